@@ -45,11 +45,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
+from typing import NamedTuple
 
 from . import rules
 from .failures import is_failure
 from .hashing import first_operation
-from .records import Outcome, Record, Settlement, Status, Ticket
+from .records import CANCELLATIONS, Outcome, Record, Settlement, Status, Ticket
 from .rules import Execute, operation_of
 
 
@@ -185,6 +186,30 @@ class Rollback(Enum):
     ASKED = "asked"  # the project said set_rollback(True), and no error is behind that
     ERROR = "error"  # an error that the work has caught
     __hash__ = object.__hash__  # as above
+
+
+class Ending(NamedTuple):
+    """How the work of a call has ended, and what is kept of that."""
+
+    work_result: WorkResult
+    #: The response that is kept, or the note on a failure (`core.failures`).
+    outcome: Outcome | None = None
+    #: Seconds for which that is kept; `None`: as the ticket says.
+    ttl: float | None = None
+    #: Is it a response below 400, or a function's result?
+    succeeded: bool = False
+    #: Why was another transaction of the work rolled back?
+    undone: Rollback = Rollback.NONE
+    #: The error behind that; `None`: it is not known.
+    undone_by: BaseException | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Is the response of the work not stored, whatever it is?
+
+        Otherwise the work has given up, and its response is its last word.
+        """
+        return self.outcome not in CANCELLATIONS
 
 
 class SettledState(Enum):

@@ -14,7 +14,7 @@ import time
 from datetime import datetime, timezone
 
 from ..core import conclusions, rules
-from ..core.conclusions import Rollback, SettledState, WorkResult
+from ..core.conclusions import Conclusion, Ending, Rollback, SettledState
 from ..core.concurrency import run_to_completion
 from ..core.failures import failed_with
 from ..core.records import Outcome, Record, Ticket
@@ -210,67 +210,50 @@ class LeaseOperation(Operation):
             self.log_left_open(left)
             await self._asettle(state)
 
-    def settle(
-        self,
-        ended: WorkResult,
-        outcome: Outcome | None = None,
-        ttl: float | None = None,
-        *,
-        succeeded: bool,
-        undone: Rollback = Rollback.NONE,
-        undone_by: BaseException | None = None,
-    ) -> None:
+    def settle(self, ending: Ending) -> None:
         """Settle as the base class says. A failed write is an event, and the response is sent."""
-        conclusion = conclusions.conclude(ended, undone, self._on_failure, succeeded=succeeded)
+        conclusion = self._conclude(ending, ending.undone)
         if conclusion.withheld:
-            withheld = WritesRolledBack.by(undone_by)
-            self._log_rollback(undone_by)
+            withheld = WritesRolledBack.by(ending.undone_by)
+            self._log_rollback(ending.undone_by)
             self._settle(conclusion.state, failed_with(withheld, at=datetime.now(timezone.utc)))
-            raise withheld from undone_by
+            raise withheld from ending.undone_by
         try:
-            self._settle(conclusion.state, outcome, ttl)
+            self._settle(conclusion.state, ending.outcome, ending.ttl)
         except TransactionLeftOpen as left:  # its writes are gone
             self.log_left_open(left)
-            conclusion = conclusions.conclude(
-                ended, Rollback.ERROR, self._on_failure, succeeded=succeeded
-            )
+            conclusion = self._conclude(ending, Rollback.ERROR)
             if not conclusion.withheld:
-                self._settle(conclusion.state, outcome, ttl)
+                self._settle(conclusion.state, ending.outcome, ending.ttl)
                 return
             self._settle(conclusion.state, failed_with(left, at=datetime.now(timezone.utc)))
             raise
 
-    async def asettle(
-        self,
-        ended: WorkResult,
-        outcome: Outcome | None = None,
-        ttl: float | None = None,
-        *,
-        succeeded: bool,
-        undone: Rollback = Rollback.NONE,
-        undone_by: BaseException | None = None,
-    ) -> None:
+    async def asettle(self, ending: Ending) -> None:
         """Settle as settle() does."""
-        conclusion = conclusions.conclude(ended, undone, self._on_failure, succeeded=succeeded)
+        conclusion = self._conclude(ending, ending.undone)
         if conclusion.withheld:
-            withheld = WritesRolledBack.by(undone_by)
-            self._log_rollback(undone_by)
+            withheld = WritesRolledBack.by(ending.undone_by)
+            self._log_rollback(ending.undone_by)
             await self._asettle(
                 conclusion.state, failed_with(withheld, at=datetime.now(timezone.utc))
             )
-            raise withheld from undone_by
+            raise withheld from ending.undone_by
         try:
-            await self._asettle(conclusion.state, outcome, ttl)
+            await self._asettle(conclusion.state, ending.outcome, ending.ttl)
         except TransactionLeftOpen as left:
             self.log_left_open(left)
-            conclusion = conclusions.conclude(
-                ended, Rollback.ERROR, self._on_failure, succeeded=succeeded
-            )
+            conclusion = self._conclude(ending, Rollback.ERROR)
             if not conclusion.withheld:
-                await self._asettle(conclusion.state, outcome, ttl)
+                await self._asettle(conclusion.state, ending.outcome, ending.ttl)
                 return
             await self._asettle(conclusion.state, failed_with(left, at=datetime.now(timezone.utc)))
             raise
+
+    def _conclude(self, ending: Ending, rollback: Rollback) -> Conclusion:
+        return conclusions.conclude(
+            ending.work_result, rollback, self._on_failure, succeeded=ending.succeeded
+        )
 
     def log_left_open(self, left: TransactionLeftOpen) -> None:
         """Log that the work has left a transaction open, and where."""

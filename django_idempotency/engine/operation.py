@@ -22,7 +22,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, NoReturn, Protocol
 
 from ..core import conclusions, rules
-from ..core.conclusions import Conclusion, Rollback, SettledState, WorkResult
+from ..core.conclusions import Conclusion, Ending, Rollback, SettledState, WorkResult
 from ..core.failures import failed_with
 from ..core.records import Outcome, Record, Settlement, Status, Ticket, shortened
 from ..core.rules import (
@@ -308,39 +308,15 @@ class Operation:
         """See abandon(). Only `lease` has async calls."""
         raise NotImplementedError
 
-    def settle(
-        self,
-        ended: WorkResult,
-        outcome: Outcome | None = None,
-        ttl: float | None = None,
-        *,
-        succeeded: bool,
-        undone: Rollback = Rollback.NONE,
-        undone_by: BaseException | None = None,
-    ) -> None:
+    def settle(self, ending: Ending) -> None:
         """Settle or release the record, by the tables in `core.conclusions`.
-
-        `ttl` is seconds; `None`: as the ticket says.
-
-        `outcome` is the response that is kept, or the note on a failure (`core.failures`).
-        `succeeded`: is it a response below 400, or a function's result? `undone`: why another
-        transaction of the work was rolled back, and `undone_by` the error behind that.
 
         Raises `WritesRolledBack` for a success whose writes an error has rolled back. With `lease`
         it raises nothing else of ours; for `atomic` see `AtomicOperation.settle`.
         """
         raise NotImplementedError
 
-    async def asettle(
-        self,
-        ended: WorkResult,
-        outcome: Outcome | None = None,
-        ttl: float | None = None,
-        *,
-        succeeded: bool,
-        undone: Rollback = Rollback.NONE,
-        undone_by: BaseException | None = None,
-    ) -> None:
+    async def asettle(self, ending: Ending) -> None:
         """Settle as settle() does.
 
         Only `lease` has async calls, and no transaction is around them.
@@ -572,16 +548,7 @@ class AtomicOperation(Operation):
 
     # --------------------------------------------------------------------------------------- settle
 
-    def settle(
-        self,
-        ended: WorkResult,
-        outcome: Outcome | None = None,
-        ttl: float | None = None,
-        *,
-        succeeded: bool,
-        undone: Rollback = Rollback.NONE,
-        undone_by: BaseException | None = None,
-    ) -> None:
+    def settle(self, ending: Ending) -> None:
         """Settle as the base class says, and end the guard.
 
         Raises `OwnershipLost` when another call owns the record, and `StoreUnavailable` or
@@ -592,27 +559,27 @@ class AtomicOperation(Operation):
         callback (everything is committed).
         """
         try:
-            conclusion = self._conclude(ended, succeeded, undone)
+            conclusion = self._conclude(ending)
             if conclusion.withheld:
-                self._withhold(conclusion.state, undone_by)
-            committing = conclusion.commit and self._settle_inside(conclusion.state, outcome, ttl)
-            if conclusion.commit and succeeded and not committing:
+                self._withhold(conclusion.state, ending.undone_by)
+            committing = conclusion.commit and self._settle_inside(conclusion.state, ending)
+            if conclusion.commit and ending.succeeded and not committing:
                 # What was written with it has broken the transaction.
                 self._withhold(conclusions.FAILED_AS[self._on_failure])
             if not committing:
                 self._guard.set_rollback()
-            self._end(conclusion.state, committing, outcome, ttl, succeeded=succeeded)
+            self._end(conclusion.state, ending, committing=committing)
         except BaseException:
             self.close()
             raise
 
-    def _conclude(self, ended: WorkResult, succeeded: bool, undone: Rollback) -> Conclusion:
+    def _conclude(self, ending: Ending) -> Conclusion:
         """Return how the call ends by the rules.
 
         Raises what the guard has refused, and `TransactionLost`.
         """
         guard = self._guard
-        remembered = ended in (WorkResult.KEPT, WorkResult.DROPPED)
+        remembered = ending.work_result in (WorkResult.KEPT, WorkResult.DROPPED)
         if remembered and guard.refused is not None:
             self._roll_back(guard.refused)
             raise guard.refused
@@ -621,9 +588,11 @@ class AtomicOperation(Operation):
             if guard.lost():
                 self._lose()
             cause = guard.rollback_cause()  # again: the database may have given the transaction up
-        if undone is Rollback.ERROR:
-            cause = undone
-        return conclusions.conclude(ended, cause, self._on_failure, succeeded=succeeded)
+        if ending.undone is Rollback.ERROR:
+            cause = ending.undone
+        return conclusions.conclude(
+            ending.work_result, cause, self._on_failure, succeeded=ending.succeeded
+        )
 
     def _withhold(self, state: SettledState, error: BaseException | None = None) -> NoReturn:
         """Roll back, and leave the record of a success that is none.
@@ -638,15 +607,7 @@ class AtomicOperation(Operation):
         self._settle_apart(state, note, why=withheld)
         raise withheld from error
 
-    def _end(
-        self,
-        state: SettledState,
-        committing: bool,
-        outcome: Outcome | None,
-        ttl: float | None,
-        *,
-        succeeded: bool,
-    ) -> None:
+    def _end(self, state: SettledState, ending: Ending, *, committing: bool) -> None:
         """End the guard, and report what has become of the call."""
         guard, held = self._guard, self._held
         try:
@@ -668,14 +629,12 @@ class AtomicOperation(Operation):
         self._held = None
         if guard.committed and committing:
             self._report(state)
-        elif committing and succeeded:
+        elif committing and ending.succeeded:
             self._withhold(conclusions.FAILED_AS[self._on_failure])
         else:
-            self._settle_apart(state, outcome, ttl)
+            self._settle_apart(state, ending.outcome, ending.ttl)
 
-    def _settle_inside(
-        self, state: SettledState, outcome: Outcome | None, ttl: float | None
-    ) -> bool:
+    def _settle_inside(self, state: SettledState, ending: Ending) -> bool:
         """Settle in the work's transaction. `False`: it was marked for rollback in the meantime.
 
         Raises `OwnershipLost`, `TransactionLost`, `StoreUnavailable` or `LostRace` after everything
@@ -683,7 +642,9 @@ class AtomicOperation(Operation):
         response must not be kept without them.
         """
         guard = self._guard
-        settlement = self._settlement(state, outcome, ttl, transaction_id=guard.transaction_id)
+        settlement = self._settlement(
+            state, ending.outcome, ending.ttl, transaction_id=guard.transaction_id
+        )
         assert settlement is not None
         try:
             settled = self.store.settle(self.ticket, settlement)

@@ -18,7 +18,7 @@ from asgiref.sync import sync_to_async
 from django.db import Error
 
 from ..core import rules
-from ..core.conclusions import SettledState, WorkResult
+from ..core.conclusions import Ending, SettledState, WorkResult
 from ..core.concurrency import run_to_completion
 from ..core.failures import failed_with
 from ..core.records import CANCELLATIONS, UNDONE, Outcome, OutcomeKind, kind_of
@@ -62,13 +62,9 @@ UNRUN = (Awaitable, Generator, AsyncGenerator, Future)
 class CallEnd(NamedTuple):
     """How a call ends: what is stored, and what the caller gets."""
 
-    work_result: WorkResult
-    outcome: Outcome | None = None
-    ttl: float | None = None
+    ending: Ending
     returned: Any = None
     raised: Exception | None = None
-    #: Did the function return, so that its result says what was done?
-    succeeded: bool = False
 
 
 #: A call under a key, or the context in which a function runs unguarded.
@@ -308,20 +304,10 @@ def end_of_result(call: FunctionCall, result: Any) -> CallEnd:
         # No rollback can take back what a lease's work has done: it is remembered, and the worker
         # hears of its time limit.
         outcome = _outcome(call, OutcomeKind.RESULT, call.terms.results.dump, result)
-        return CallEnd(
-            work_result=WorkResult.KEPT,
-            outcome=outcome,
-            ttl=call.current.seconds,
-            raised=cut,
-            succeeded=True,
-        )
-    return CallEnd(
-        work_result=WorkResult.KEPT,
-        outcome=outcome,
-        ttl=call.current.seconds,
-        returned=result,
-        succeeded=True,
-    )
+        ending = Ending(WorkResult.KEPT, outcome, call.current.seconds, succeeded=True)
+        return CallEnd(ending, raised=cut)
+    ending = Ending(WorkResult.KEPT, outcome, call.current.seconds, succeeded=True)
+    return CallEnd(ending, returned=result)
 
 
 def _decided(call: FunctionCall, result: Any) -> CallEnd | None:
@@ -332,15 +318,15 @@ def _decided(call: FunctionCall, result: Any) -> CallEnd | None:
         if decided.outcome is None:
             return _unended(call, decided.work_result, result)
         # The function went on after a step that must be looked into.
-        return CallEnd(**decided._asdict(), raised=call.naming(HeldForPerson()))
+        return CallEnd(decided, raised=call.naming(HeldForPerson()))
     return _unended(call, WorkResult.FAILED, result) if call.course.is_unfinished() else None
 
 
 def _unended(call: FunctionCall, work_result: WorkResult, result: Any) -> CallEnd:
     """Return the end of a call that returned although a step has not ended."""
     if call.reports:
-        return CallEnd(work_result=work_result, returned=result)
-    return CallEnd(work_result=WorkResult.CUT, raised=call.naming(OutcomeUnknown()))
+        return CallEnd(Ending(work_result), returned=result)
+    return CallEnd(Ending(WorkResult.CUT), raised=call.naming(OutcomeUnknown()))
 
 
 def end_of_error(call: FunctionCall, error: BaseException) -> CallEnd:
@@ -351,19 +337,19 @@ def end_of_error(call: FunctionCall, error: BaseException) -> CallEnd:
     kept = call.plan.kept
     if call.execution is not None and call.execution.suspends(error):
         # No transaction lasts that long.
-        return CallEnd(work_result=WorkResult.SUSPENDED) if call.plan.leases else _failed(error)
+        return CallEnd(Ending(WorkResult.SUSPENDED)) if call.plan.leases else _failed(error)
     decided = call.course.decided()
     if decided is not None and (decided.is_final or not is_answer(error, kept)):
-        return CallEnd(**decided._asdict())
+        return CallEnd(decided)
     if not is_answer(error, kept) or call.course.is_unfinished():
         fails = call.reports and isinstance(error, Exception)
-        return _failed(error) if fails else CallEnd(work_result=WorkResult.CUT)
+        return _failed(error) if fails else CallEnd(Ending(WorkResult.CUT))
     call.operation.set_rollback()
     try:
         outcome = _outcome(call, OutcomeKind.ERROR, call.plan.keeping.dump_error, error, kept)
     except Unstorable as unstorable:
         outcome = _unstored(call, OutcomeKind.ERROR, unstorable)
-    return CallEnd(work_result=WorkResult.KEPT, outcome=outcome, ttl=call.current.seconds)
+    return CallEnd(Ending(WorkResult.KEPT, outcome, call.current.seconds))
 
 
 def leaving(call: FunctionCall, error: BaseException) -> BaseException:
@@ -390,7 +376,7 @@ def settle(call: FunctionCall, end: CallEnd) -> None:
     and is not stored.
     """
     try:
-        call.operation.settle(end.work_result, end.outcome, end.ttl, succeeded=end.succeeded)
+        call.operation.settle(end.ending)
     except IdempotencyError as error:
         raise call.naming(error)  # noqa: B904 - itself
     if call.plan.has_course and _is_completed(call, end):
@@ -400,9 +386,7 @@ def settle(call: FunctionCall, end: CallEnd) -> None:
 async def asettle(call: FunctionCall, end: CallEnd) -> None:
     """See settle(). A cancellation takes effect only after it has completed."""
     try:
-        await run_to_completion(
-            call.operation.asettle(end.work_result, end.outcome, end.ttl, succeeded=end.succeeded)
-        )
+        await run_to_completion(call.operation.asettle(end.ending))
     except IdempotencyError as error:
         raise call.naming(error)  # noqa: B904 - itself
     if call.plan.has_course and _is_completed(call, end):
@@ -411,7 +395,8 @@ async def asettle(call: FunctionCall, end: CallEnd) -> None:
 
 def _is_completed(call: FunctionCall, end: CallEnd) -> bool:
     left_as = call.operation.left_as
-    if left_as is None and end.work_result is WorkResult.KEPT and call.course.can_be_undone():
+    is_kept = end.ending.work_result is WorkResult.KEPT
+    if left_as is None and is_kept and call.course.can_be_undone():
         raise call.naming(OutcomeUnknown())
     return left_as is SettledState.COMPLETED
 
@@ -439,10 +424,10 @@ def _unstored(call: FunctionCall, kind: OutcomeKind, error: Exception) -> Outcom
     return kind.outcome()
 
 
-def _failed(error: BaseException, raised: IdempotencyError | None = None) -> CallEnd:
+def _failed(error: BaseException) -> CallEnd:
     """Return the end of a call that failed, with what is noted of that."""
     note = failed_with(error, at=datetime.now(timezone.utc))
-    return CallEnd(work_result=WorkResult.FAILED, outcome=note, raised=raised)
+    return CallEnd(Ending(WorkResult.FAILED, note))
 
 
 @lru_cache(maxsize=256)

@@ -21,7 +21,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from ..core import conclusions
-from ..core.conclusions import Rollback, SettledState, WorkResult
+from ..core.conclusions import Ending, SettledState, WorkResult
 from ..core.concurrency import nothing, run_to_completion
 from ..core.failures import failed_with
 from ..core.policy import Resolved
@@ -515,11 +515,11 @@ class Call:
                 return response, error
         return None, error
 
-    def _end_after(self, error: BaseException) -> tuple[WorkResult, Outcome | None, float | None]:
-        """Return how a view ends that raised, what is noted of that, and for how long."""
+    def _end_after(self, error: BaseException) -> Ending:
+        """Return how a view ends that raised."""
         if not isinstance(error, Exception):
-            return WorkResult.CUT, None, None  # a cancelled one writes nothing
-        return self.course.decided() or (WorkResult.FAILED, _failure(error, 500), None)
+            return Ending(WorkResult.CUT)  # a cancelled one writes nothing
+        return self.course.decided() or Ending(WorkResult.FAILED, _failure(error, 500))
 
     # --------------------------------------------------------------------------------------- settle
 
@@ -537,14 +537,10 @@ class Call:
         except BaseException as error:  # noqa: BLE001 - it is raised again
             self._fail(error)
         try:
-            self.operation.settle(
-                ended,
-                outcome,
-                ttl=self.handle.seconds,
-                succeeded=succeeded,
-                undone=self.within.undone if self.within.blocks else Rollback.NONE,
-                undone_by=self.within.error if self.within.blocks else None,
-            )
+            ending = Ending(ended, outcome, self.handle.seconds, succeeded)
+            if self.within.blocks:
+                ending = ending._replace(undone=self.within.undone, undone_by=self.within.error)
+            self.operation.settle(ending)
             if self.plan.has_course and self._is_completed():
                 self.course.completed()
         finally:
@@ -582,14 +578,10 @@ class Call:
         except BaseException as error:  # noqa: BLE001 - it is raised again
             await self._afail(error)
         try:
-            await self.operation.asettle(
-                ended,
-                outcome,
-                ttl=self.handle.seconds,
-                succeeded=succeeded,
-                undone=self.within.undone if self.within.blocks else Rollback.NONE,
-                undone_by=self.within.error if self.within.blocks else None,
-            )
+            ending = Ending(ended, outcome, self.handle.seconds, succeeded)
+            if self.within.blocks:
+                ending = ending._replace(undone=self.within.undone, undone_by=self.within.error)
+            await self.operation.asettle(ending)
             if self.plan.has_course and self._is_completed():
                 await self.course.acompleted()
         finally:
@@ -660,7 +652,7 @@ class Call:
         """End a call that has no response to store."""
         try:
             if not self.degraded:
-                self.operation.settle(*self._end_after(error), succeeded=False)
+                self.operation.settle(self._end_after(error))
                 for each in self._listeners:
                     each.ended(self)
         finally:
@@ -671,7 +663,7 @@ class Call:
         """See _fail()."""
         try:
             if not self.degraded:
-                await self.operation.asettle(*self._end_after(error), succeeded=False)
+                await self.operation.asettle(self._end_after(error))
                 for each in self._listeners:
                     await in_database_thread(each.ended, self)
         finally:

@@ -7,11 +7,11 @@ An app that is optional may add to it, and say how its work ends: see `wings`.
 from __future__ import annotations
 
 import logging
-from typing import Any, NamedTuple
+from typing import Any
 
-from ..core.conclusions import WorkResult
+from ..core.conclusions import Ending, WorkResult
 from ..core.policy import Duration, Policy, Resolved, seconds
-from ..core.records import CALL_METHOD, CANCELLATIONS, Outcome, OutcomeKind
+from ..core.records import CALL_METHOD, OutcomeKind
 from ..engine.operation import Operation
 from ..errors import ConfigurationError, KeyTooOld, OperationHeld, Problem
 from ..instrumentation.trail import trail
@@ -29,22 +29,6 @@ OF_APPS = dict.fromkeys(
 HELD_FOR = 3650 * 86400.0
 
 
-class WorkEnding(NamedTuple):
-    """How a work ends whose course has decided it. `ttl` is seconds; `None`: as declared."""
-
-    work_result: WorkResult
-    outcome: Outcome | None
-    ttl: float | None
-
-    @property
-    def is_final(self) -> bool:
-        """Is its response not stored, whatever it is?
-
-        Otherwise the work has given up, and that is its last word.
-        """
-        return self.outcome not in CANCELLATIONS
-
-
 class Course:
     """The course of one work. A work without steps ends as its response or its exception says,
     unless it is held.
@@ -57,13 +41,13 @@ class Course:
     def __init__(self, handle: OperationHandle) -> None:
         self.handle = handle
 
-    def decided(self) -> WorkEnding | None:
+    def decided(self) -> Ending | None:
         """Return how the work ends, whatever its response or exception is; `None`: as those say."""
         if not self.handle.is_held:
             return None
         # Again: Django takes the mark off with the block of the work in which it was set.
         self.handle._operation.set_rollback()  # noqa: SLF001 - ours
-        return WorkEnding(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR)
+        return Ending(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR)
 
     def is_unfinished(self) -> bool:
         """Must a retry go on with the work, whatever it has returned or raised?

@@ -10,7 +10,7 @@ from uuid import uuid4
 from django.test import Client
 from django.urls import reverse
 
-from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.records import Outcome, Ticket
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
@@ -30,9 +30,8 @@ def completed(body: Any = b"{}", headers: Any = JSON, **fields: Any) -> Ticket:
     ticket = atomic_ticket(**{"key": uuid4().hex, **fields})
     operation = Call(ticket=ticket).operation
     operation.open()
-    operation.settle(
-        WorkResult.KEPT, Outcome(status=201, headers=headers, body=body), succeeded=True
-    )
+    outcome = Outcome(status=201, headers=headers, body=body)
+    operation.settle(Ending(WorkResult.KEPT, outcome, succeeded=True))
     return ticket
 
 

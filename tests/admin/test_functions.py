@@ -6,7 +6,7 @@ import pytest
 from django.utils.html import escape
 
 from django_idempotency import idempotent_function
-from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.hashing import record_id
 from django_idempotency.core.records import CANCELLATIONS, Outcome, OutcomeKind
 from django_idempotency.functions import Handle
@@ -38,7 +38,7 @@ def held() -> Call:
         )
     )
     call.open()
-    call.operation.settle(WorkResult.KEPT, OutcomeKind.HELD.outcome(), succeeded=True)
+    call.operation.settle(Ending(WorkResult.KEPT, OutcomeKind.HELD.outcome(), succeeded=True))
     return call
 
 
@@ -65,7 +65,7 @@ def test_the_list_shows_what_was_cancelled(mark: Outcome) -> None:
     """An operation that has given up is not shown as one that is done."""
     call = Call(atomic_ticket(key="order-17"))
     call.open()
-    call.operation.settle(WorkResult.KEPT, mark, succeeded=True)
+    call.operation.settle(Ending(WorkResult.KEPT, mark, succeeded=True))
     for viewed in (LIST, page_of(call.ticket)):
         page = staff().get(viewed).content.decode()
         assert '<span class="idempotency-label cancelled"' in page

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django_idempotency import conf
 from django_idempotency.admin import listing
 from django_idempotency.core.at_rest import hashed_scope
-from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.failures import failed_with
 from django_idempotency.core.records import Guarantee
 from django_idempotency.scopes import hashed, qualified
@@ -286,7 +286,7 @@ class TestSearch:
         )
         operation = Call(ticket=atomic_ticket(key="failed")).operation
         operation.open()
-        operation.settle(WorkResult.FAILED, failed_with(TimeoutError(), at=NOW), succeeded=False)
+        operation.settle(Ending(WorkResult.FAILED, failed_with(TimeoutError(), at=NOW)))
         released(key="released")
         assert set(keys(boss.get(LIST, {"q": term}))) == found
 

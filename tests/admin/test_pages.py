@@ -10,7 +10,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.failures import failed_with
 from django_idempotency.core.records import MISSING, Counted, Record, Repeats, Status
 from django_idempotency.models import IdempotencyRecord
@@ -79,11 +79,8 @@ class TestRecordPage:
         ticket = atomic_ticket(key="order-42", request_id="req-1")
         operation = Call(ticket=ticket).operation
         operation.open()
-        operation.settle(
-            WorkResult.FAILED,
-            failed_with(TimeoutError("no answer from 10.0.0.7"), at=NOW),
-            succeeded=False,
-        )
+        note = failed_with(TimeoutError("no answer from 10.0.0.7"), at=NOW)
+        operation.settle(Ending(WorkResult.FAILED, note))
         text = text_of(boss.get(page_of(ticket)))
         for fact in (
             "<code>TimeoutError</code>",

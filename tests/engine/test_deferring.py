@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 from asgiref.sync import async_to_sync
 
-from django_idempotency.core.conclusions import SettledState, WorkResult
+from django_idempotency.core.conclusions import Ending, SettledState, WorkResult
 from django_idempotency.core.records import MISSING, Guarantee, Outcome, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Replay
 from django_idempotency.engine.deadlines import deadline
@@ -93,7 +93,7 @@ class World:
         """Do the work of a key, and settle it."""
         operation, listener = self.operation(**given)
         assert isinstance(operation.open(), Execute)
-        operation.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+        operation.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
         return operation, listener
 
 
@@ -134,7 +134,7 @@ def test_work_that_has_ended_runs_no_longer(
 
     with monkeypatch.context() as patched:
         patched.setattr(world.store, "settle", unavailable)
-        operation.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+        operation.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
         world.run(to=ends + 26)
         assert isinstance(world.operation()[0].open(), Busy)
     world.run(to=ends + 100)
@@ -156,7 +156,7 @@ def test_a_store_that_comes_back_as_the_settle_is_queued(
 
     monkeypatch.setattr(operation, "keep_lease", keep_late)
     world.store.away = True
-    operation.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+    operation.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
     assert operation.deferred
     world.run(to=1)
     assert listener.events == ["claimed", "deferred", "completed"]
@@ -169,7 +169,7 @@ def test_async_work_is_settled_likewise(world: World) -> None:
     world.store.away = True
     operation, listener = world.operation()
     async_to_sync(operation.aopen)()
-    async_to_sync(operation.asettle)(WorkResult.KEPT, OUTCOME, succeeded=True)
+    async_to_sync(operation.asettle)(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
     world.store.away = False
     world.run(to=1)
     assert listener.events == ["claimed", "deferred", "completed"]
@@ -219,7 +219,7 @@ def test_the_lease_is_kept_meanwhile(world: World) -> None:
     operation.open()
     world.run(to=9)
     world.store.refuses.add(operation.ticket.key)
-    operation.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+    operation.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
     world.run(to=35)
     assert isinstance(world.operation()[0].open(), Busy)
     world.store.refuses.clear()
@@ -237,7 +237,7 @@ def test_overtaken_meanwhile(world: World) -> None:
     world.store.away = False
     world.run(to=32, beats=False)
     assert listener.events == ["claimed", "deferred", "lost"]
-    other.settle(WorkResult.DROPPED, succeeded=True)
+    other.settle(Ending(WorkResult.DROPPED, succeeded=True))
     assert others.events == ["taken_over", "released"]
 
 
@@ -269,7 +269,7 @@ def test_what_is_lost_is_not_tried(world: World) -> None:
     operation.open()
     world.store.away = True
     world.seconds += 31
-    operation.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+    operation.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
     assert listener.events == ["claimed", "lost"]
 
 
@@ -299,7 +299,7 @@ def test_the_queue_is_bounded(world: World, count: int, body: Any) -> None:
     def settled(key: str) -> list[str]:
         operation, listener = world.operation(key=key)
         operation.open()
-        operation.settle(WorkResult.KEPT, Outcome(status=201, body=body), succeeded=True)
+        operation.settle(Ending(WorkResult.KEPT, Outcome(status=201, body=body), succeeded=True))
         return listener.events
 
     for number in range(count):
@@ -327,7 +327,7 @@ def test_the_thread_writes_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     operation.open()
     with monkeypatch.context() as patch:
         patch.setattr(store, "settle", unavailable)
-        operation.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+        operation.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
     until(lambda: listener.events[-1] == "completed", "it is settled")
     until(lambda: queue._thread is None, "the thread has ended")
 
@@ -358,7 +358,7 @@ def test_a_hanging_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
         for ticket in tickets:
             operation = LeaseOperation(store, ticket, hang)
             operation.open()
-            operation.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+            operation.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
     try:
         until(lambda: not queue._waiting, "all are settled")
         assert called.wait(10)
@@ -406,7 +406,7 @@ SCRIPT = """
 import sys
 from django_idempotency.engine import deferring
 from django_idempotency.core.records import Guarantee, Outcome
-from django_idempotency.core.conclusions import SettledState, WorkResult
+from django_idempotency.core.conclusions import Ending, SettledState, WorkResult
 from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import StoreUnavailable
@@ -424,7 +424,7 @@ class Away(MemoryStore):
 deferring.PAUSE = 0.05
 operation = LeaseOperation(Away(), make_ticket(guarantee=Guarantee.LEASE, lease=30.0), lambda event, *_: print(event, flush=True))
 operation.open()
-operation.settle(WorkResult.KEPT, Outcome(status=201), succeeded=True)
+operation.settle(Ending(WorkResult.KEPT, Outcome(status=201), succeeded=True))
 """
 
 

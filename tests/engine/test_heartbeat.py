@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Replay
 from django_idempotency.engine.heartbeat import Heartbeat, Lease, heartbeat
@@ -82,7 +82,7 @@ def test_a_slow_owner_is_not_overtaken(world: World) -> None:
     assert isinstance(slow.open(), Execute)
     world.run(until=300)
     assert isinstance(world.operation().open(), Busy)
-    slow.settle(WorkResult.KEPT, Outcome(status=201, body=b"late"), succeeded=True)
+    slow.settle(Ending(WorkResult.KEPT, Outcome(status=201, body=b"late"), succeeded=True))
     assert world.events == ["claimed", "busy", "completed"]
     assert slow.lost is None
 
@@ -95,7 +95,7 @@ def test_a_silent_owner_is_overtaken(world: World) -> None:
     assert isinstance(world.operation().open(), Execute)
     world.heartbeat.beat(world.seconds)
     assert isinstance(late.lost, LeaseLost)
-    late.settle(WorkResult.KEPT, Outcome(status=201), succeeded=True)
+    late.settle(Ending(WorkResult.KEPT, Outcome(status=201), succeeded=True))
     assert world.events == ["claimed", "taken_over", "lost"]
 
 
@@ -113,7 +113,7 @@ def test_work_that_runs_for_too_long(world: World, calls: list[int]) -> None:
     world.heartbeat.beat(world.seconds)
     assert "longest_run" in str(stuck.lost)
     assert isinstance(world.operation().open(), Execute)
-    stuck.settle(WorkResult.KEPT, Outcome(status=201), succeeded=True)
+    stuck.settle(Ending(WorkResult.KEPT, Outcome(status=201), succeeded=True))
     assert world.events == ["claimed", "busy", "lost", "taken_over"]
 
 
@@ -122,7 +122,7 @@ def test_work_that_ends_in_time(world: World) -> None:
     slow = world.operation(longest_run=100.0)
     slow.open()
     world.run(until=115)
-    slow.settle(WorkResult.KEPT, Outcome(status=201), succeeded=True)
+    slow.settle(Ending(WorkResult.KEPT, Outcome(status=201), succeeded=True))
     world.run(until=200)
     assert world.events == ["claimed", "completed"]
 
@@ -154,7 +154,7 @@ def test_what_is_settled_is_forgotten(world: World) -> None:
     """A settled operation is neither renewed nor notified."""
     done = world.operation()
     done.open()
-    done.settle(WorkResult.KEPT, Outcome(status=201), succeeded=True)
+    done.settle(Ending(WorkResult.KEPT, Outcome(status=201), succeeded=True))
     world.run(until=100)
     assert world.events == ["claimed", "completed"]
 
@@ -231,7 +231,7 @@ def test_atomic_needs_none(world: World) -> None:
     guarded = AtomicOperation(ORMStore(), leased(guarantee=Guarantee.ATOMIC), lambda *_: None)
     guarded.open()
     assert id(guarded) not in world.heartbeat._watched.keys() | heartbeat._watched.keys()
-    guarded.settle(WorkResult.FAILED, succeeded=False)
+    guarded.settle(Ending(WorkResult.FAILED))
 
 
 @pytest.mark.django_db
@@ -506,7 +506,7 @@ def test_short_calls_wake_the_thread_once(world: World, monkeypatch: pytest.Monk
         if len(slept) < 4:
             operation = world.operation(key=f"key-{len(slept)}")
             operation.open()
-            operation.settle(WorkResult.KEPT, Outcome(status=201), succeeded=True)
+            operation.settle(Ending(WorkResult.KEPT, Outcome(status=201), succeeded=True))
         else:
             world.seconds += seconds
 
@@ -545,7 +545,7 @@ def test_the_thread_on_a_real_database() -> None:
             break
         renewed.wait(0.05)
     assert renewed.is_set()
-    slow.settle(WorkResult.KEPT, Outcome(status=201), succeeded=True)
+    slow.settle(Ending(WorkResult.KEPT, Outcome(status=201), succeeded=True))
     assert slow.lost is None
 
 
@@ -567,9 +567,9 @@ def test_work_that_runs_for_too_long_on_a_real_database(world: World) -> None:
     verdict = second.open()
     assert isinstance(verdict, Execute)
     assert (verdict.takeover, verdict.attempt) == (True, 2)
-    stuck.settle(WorkResult.KEPT, Outcome(status=201, body=b"stuck"), succeeded=True)
+    stuck.settle(Ending(WorkResult.KEPT, Outcome(status=201, body=b"stuck"), succeeded=True))
     assert records.get().status == Status.RUNNING.value
-    second.settle(WorkResult.KEPT, Outcome(status=201, body=b"second"), succeeded=True)
+    second.settle(Ending(WorkResult.KEPT, Outcome(status=201, body=b"second"), succeeded=True))
     replay = world.operation().open()
     assert isinstance(replay, Replay)
     assert replay.outcome.body == b"second"
@@ -584,7 +584,7 @@ def test_a_beat_that_hangs(world: World) -> None:
     assert not operation.is_lost()
     world.seconds += 1
     assert operation.is_lost()
-    operation.settle(WorkResult.KEPT, Outcome(status=201), succeeded=True)
+    operation.settle(Ending(WorkResult.KEPT, Outcome(status=201), succeeded=True))
     assert not operation.is_lost()  # it was not taken over
 
 

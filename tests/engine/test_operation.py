@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from django_idempotency.core.conclusions import Rollback, WorkResult
+from django_idempotency.core.conclusions import Ending, Rollback, WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
 from django_idempotency.core.rules import TRIES, Busy, Contended, Execute, Mismatch, Race, Replay
 from django_idempotency.engine.deferring import Deferring
@@ -258,7 +258,7 @@ def test_settle(  # noqa: PLR0917 - the columns of the table
     call, listener = opened(store)
     assert isinstance(call._guard, FakeGuard)
     call._guard.marked = needs_rollback
-    call.settle(ended, OUTCOME, succeeded=not needs_rollback)
+    call.settle(Ending(ended, OUTCOME, succeeded=not needs_rollback))
     assert (store.trace, listener.events) == (trace, [event])
     assert [(made.status, made.digest != b"") for made in store.settled] == [(status, bound)]
 
@@ -273,7 +273,7 @@ def test_a_success_whose_writes_an_error_rolls_back(ended: WorkResult) -> None:
     assert isinstance(call._guard, FakeGuard)
     call._guard.marked = True
     with pytest.raises(WritesRolledBack):
-        call.settle(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED)
+        call.settle(Ending(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED))
     assert (store.trace, listener.events) == (APART, ["released"])
     assert [(made.status, made.digest != b"") for made in store.settled] == [(Status.FREE, True)]
 
@@ -283,7 +283,7 @@ def test_a_success_beside_which_another_transaction_was_rolled_back() -> None:
     store = FakeStore(claims=[OURS], locks=[OURS, OURS])
     call, _listener = opened(store)
     with pytest.raises(WritesRolledBack):
-        call.settle(WorkResult.KEPT, OUTCOME, undone=Rollback.ERROR, succeeded=True)
+        call.settle(Ending(WorkResult.KEPT, OUTCOME, undone=Rollback.ERROR, succeeded=True))
     assert store.trace == APART
 
 
@@ -293,7 +293,7 @@ def test_cut() -> None:
     The lease simply ends.
     """
     call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS]))
-    call.settle(WorkResult.CUT, succeeded=False)
+    call.settle(Ending(WorkResult.CUT))
     assert (store.trace, listener.events) == (["claim", "guard", "rollback"], [])
 
 
@@ -301,7 +301,7 @@ def test_overtaken() -> None:
     """An owner that has lost its record changes nothing and is notified."""
     call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS], settles=[False]))
     with pytest.raises(OwnershipLost):
-        call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+        call.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
     assert (store.trace, listener.events) == (["claim", "guard", "settle", "rollback"], ["lost"])
 
 
@@ -316,7 +316,7 @@ def test_our_own_statement_fails(error: Exception, raised: type[Exception]) -> N
         store := FakeStore(claims=[OURS], locks=[OURS, OURS], settles=[error, True])
     )
     with pytest.raises(raised):
-        call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+        call.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
     assert store.trace == ["claim", "guard", "settle", "rollback", "guard", "settle", "commit"]
     assert (store.settled[-1].status, listener.events) == (Status.FREE, ["released"])
 
@@ -345,7 +345,7 @@ def test_a_lost_transaction(
     )
     call._guard.finds_loss = transaction_id is not None
     with pytest.raises(TransactionLost):
-        call.settle(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED)
+        call.settle(Ending(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED))
     tried = ["settle"] if transaction_id and not needs_rollback else []
     assert store.trace == ["claim", "guard", *tried, "rollback", "guard", "settle", "commit"]
     assert (store.settled[0].transaction_id, store.settled[-1].transaction_id) == (
@@ -361,7 +361,7 @@ def test_a_failure_in_a_lost_transaction() -> None:
     call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS, OURS]))
     assert isinstance(call._guard, FakeGuard)
     call._guard.gone = True
-    call.settle(WorkResult.FAILED, succeeded=False)
+    call.settle(Ending(WorkResult.FAILED))
     assert (store.trace, listener.events) == (APART, ["released"])
 
 
@@ -370,7 +370,7 @@ def test_a_commit_that_fails() -> None:
     store = FakeStore(claims=[OURS], locks=[OURS, OURS], commit=ValueError("deferred constraint"))
     call, listener = opened(store)
     with pytest.raises(ValueError, match="deferred"):
-        call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+        call.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
     assert store.trace == ["claim", "guard", "settle", "rollback", "guard", "settle", "commit"]
     assert (store.settled[-1].status, listener.events) == (Status.FREE, ["released"])
 
@@ -380,7 +380,7 @@ def test_an_unknown_outcome() -> None:
     store = FakeStore(claims=[OURS], locks=[OURS], commit=OutcomeUnknown())
     call, listener = opened(store)
     with pytest.raises(OutcomeUnknown):
-        call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+        call.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
     assert (store.trace.count("settle"), listener.events) == (1, ["lost"])
     assert isinstance(listener.errors[-1], OutcomeUnknown)
 
@@ -390,7 +390,7 @@ def test_on_commit_fails() -> None:
     store = FakeStore(claims=[OURS], locks=[OURS], on_commit=ValueError("mail"))
     call, listener = opened(store)
     with pytest.raises(ValueError, match="mail"):
-        call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+        call.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
     assert (store.trace, listener.events) == (KEPT_AT_ONCE, ["completed"])
 
 
@@ -406,7 +406,7 @@ def test_on_commit_fails() -> None:
 def test_a_release_in_vain(locks: list[Any], settles: list[Any]) -> None:
     """The response is kept although the release failed; the loss is reported once."""
     call, listener = opened(FakeStore(claims=[OURS], locks=locks, settles=settles))
-    call.settle(WorkResult.FAILED, succeeded=False)
+    call.settle(Ending(WorkResult.FAILED))
     assert listener.events == ["lost"]
 
 
@@ -429,7 +429,7 @@ def test_lease(
     """Without a transaction a call is a claim and a settle, both sync and async."""
     store = FakeStore(claims=[record_of(LEASED)])
     call, listener = opened(store, lease=True, on_failure=on_failure)
-    call.settle(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED)
+    call.settle(Ending(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED))
     assert (store.trace, listener.events) == (["claim"] + ["settle"] * len(settled), events)
 
     twin = FakeStore(claims=[record_of(LEASED)])
@@ -437,7 +437,7 @@ def test_lease(
 
     async def run() -> None:
         assert await call.aopen() == Execute(attempt=1)
-        await call.asettle(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED)
+        await call.asettle(Ending(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED))
 
     asyncio.run(run())
     assert (twin.trace, twin.settled, twins.events) == (
@@ -490,7 +490,7 @@ def test_async_code_awaits_the_observer() -> None:
     listener = Awaited()
     call = LeaseOperation(FakeStore(claims=[record_of(LEASED)]), LEASED, listener)
     asyncio.run(call.aopen())
-    asyncio.run(call.asettle(WorkResult.KEPT, OUTCOME, succeeded=True))
+    asyncio.run(call.asettle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True)))
     assert listener.events == ["awaited claimed", "awaited completed"]
 
 
@@ -501,12 +501,12 @@ def settled_lease(answers: list[Any]) -> tuple[list[str], int]:
     call, listener = opened(
         store := FakeStore(claims=[record_of(LEASED)], settles=list(answers)), lease=True
     )
-    call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+    call.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
     call, twins = operation(
         twin := FakeStore(claims=[record_of(LEASED)], settles=list(answers)), lease=True
     )
     asyncio.run(call.aopen())
-    asyncio.run(call.asettle(WorkResult.KEPT, OUTCOME, succeeded=True))
+    asyncio.run(call.asettle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True)))
     assert (["claimed", *listener.events], store.trace.count("settle")) == (
         twins.events,
         twin.trace.count("settle"),
@@ -613,7 +613,7 @@ def test_a_settle_that_breaks() -> None:
     """After an unexpected kind of error the guard still ends, without the work's writes."""
     call, _ = opened(store := FakeStore(claims=[OURS], locks=[OURS], settles=[ZeroDivisionError()]))
     with pytest.raises(ZeroDivisionError):
-        call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+        call.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
     assert store.trace == ["claim", "guard", "settle", "rollback"]
 
 
@@ -624,7 +624,7 @@ def test_an_owner_that_resumes_after_our_rollback() -> None:
     # In a caller's transaction a takeover writes nothing before its settle.
     lapsed = LAPSED._replace(joined=True)
     call, listener = opened(store := FakeStore(claims=[lapsed], locks=[lapsed, DONE]))
-    call.settle(WorkResult.FAILED, succeeded=False)
+    call.settle(Ending(WorkResult.FAILED))
     assert (store.settled, listener.events) == ([], ["lost"])
 
 
@@ -636,7 +636,7 @@ def test_a_claim_that_is_rolled_back_with_the_work() -> None:
     call, listener = opened(
         store := FakeStore(claims=[inside, inside], locks=[inside, None, inside])
     )
-    call.settle(WorkResult.FAILED, succeeded=False)
+    call.settle(Ending(WorkResult.FAILED))
     assert store.trace[2:] == ["rollback", "guard", "commit", "claim", "guard", "settle", "commit"]
     assert listener.events == ["released"]
 
@@ -652,9 +652,9 @@ def test_a_lease_that_is_rolled_back_with_the_work(asynchronous: bool) -> None:
             store := FakeStore(claims=[inside, found], settles=[False, True]), lease=True
         )
         if asynchronous:
-            asyncio.run(call.asettle(WorkResult.KEPT, OUTCOME, succeeded=True))
+            asyncio.run(call.asettle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True)))
         else:
-            call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+            call.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
         assert listener.events == events
         assert store.trace == ["claim", "settle", "claim", "settle"][: 4 if found is inside else 3]
 
@@ -668,7 +668,7 @@ def test_a_lease_in_a_transaction_is_not_retried_later(
     monkeypatch.setattr("django_idempotency.engine.waiting.SETTLE_PATIENCE", 0.0)
     claims, settles = [record_of(LEASED, joined=True)], [StoreUnavailable()]
     call, listener = opened(FakeStore(claims=claims, settles=settles), lease=True)
-    call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+    call.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
     assert (listener.events, list(deferring._waiting)) == (["lost"], [])
 
 

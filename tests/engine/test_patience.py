@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Record, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Replay
 from django_idempotency.engine import commands, operation, settling, waiting
@@ -168,14 +168,14 @@ class FakeTime:
 def settle(store: DeadStore, listener: Listener) -> None:
     call = LeaseOperation(store, LEASED, listener)
     call.open()
-    call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+    call.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
 
 
 def asettle(store: DeadStore, listener: Listener) -> None:
     async def run() -> None:
         call = LeaseOperation(store, LEASED, listener)
         await call.aopen()
-        await call.asettle(WorkResult.KEPT, OUTCOME, succeeded=True)
+        await call.asettle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
 
     asyncio.run(run())
 
@@ -183,7 +183,7 @@ def asettle(store: DeadStore, listener: Listener) -> None:
 def release(store: DeadStore, listener: Listener) -> None:
     call = AtomicOperation(store, ATOMIC, listener)
     assert isinstance(call.open(), Execute)
-    call.settle(WorkResult.FAILED, succeeded=False)
+    call.settle(Ending(WorkResult.FAILED))
 
 
 @pytest.mark.parametrize("act", [settle, asettle, release])

@@ -11,7 +11,7 @@ import pytest
 from django.conf import settings as configured
 from django.db.models import F
 
-from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.hashing import secret_id
 from django_idempotency.core.interventions import CHANGES
 from django_idempotency.core.records import Guarantee, Status, Ticket
@@ -51,7 +51,7 @@ def run(
     try:
         derived = derive(call, "charge")
         if ended is not None:
-            call.settle(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED)
+            call.settle(Ending(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED))
     finally:
         # of the work of a dead process nothing is left: its transaction is rolled back
         call.close()

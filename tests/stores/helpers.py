@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 from django.db import connection, connections
 
-from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Ticket
 from django_idempotency.core.rules import Execute, Verdict
 from django_idempotency.models import IdempotencyRecord
@@ -70,9 +70,8 @@ class Call:
         )
 
     def settle(self, ended: WorkResult = WorkResult.KEPT, **given: Any) -> None:
-        self.operation.settle(
-            ended, OUTCOME, **{"succeeded": ended is not WorkResult.FAILED, **given}
-        )
+        succeeded = ended is not WorkResult.FAILED
+        self.operation.settle(Ending(ended, OUTCOME, **{"succeeded": succeeded, **given}))
 
     def run(self, ended: WorkResult = WorkResult.KEPT) -> Verdict:
         """Carry the request out, if it may run."""

@@ -12,7 +12,7 @@ import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connection, connections
 
-from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.records import Guarantee, Status, Ticket
 from django_idempotency.core.rules import Execute, Replay
 from django_idempotency.engine.heartbeat import Heartbeat, heartbeat
@@ -160,7 +160,7 @@ def test_tasks_that_share_a_connection(tenants: None) -> None:
         operation = LeaseOperation(ORMStore(), LEASED, listener)
         assert isinstance(await operation.aopen(), Execute)
         await sync_to_async(look_at)("tenant_b")
-        await operation.asettle(WorkResult.KEPT, OUTCOME, succeeded=True)
+        await operation.asettle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
 
     async_to_sync(call)()
     assert listener.events == ["claimed", "completed"]

@@ -14,7 +14,7 @@ import pytest
 from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.records import Guarantee, Status
 from django_idempotency.core.rules import Busy, Execute, Replay, Verdict
 from django_idempotency.engine.operation import AtomicOperation
@@ -62,7 +62,7 @@ def wait_for(seconds: float, **given: Any) -> Verdict:
     operation = AtomicOperation(ORMStore(), atomic_ticket(**{"lease": 1, **given}), lambda *_: None)
     verdict = operation.open(wait=seconds)
     if isinstance(verdict, Execute):
-        operation.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+        operation.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
     return verdict
 
 

@@ -25,7 +25,7 @@ from django.http import HttpRequest
 
 from ... import conf
 from ...core import rules
-from ...core.conclusions import SettledState, WorkResult
+from ...core.conclusions import Ending, SettledState, WorkResult
 from ...core.hashing import blinded
 from ...core.policy import Resolved
 from ...core.records import Ticket
@@ -99,7 +99,7 @@ class Screening:
         if problem is None:
             return
         if run.attempt == 1:  # as if it had never come: sent again, it is a new key again
-            operation.settle(WorkResult.DROPPED, ttl=0.0, succeeded=False)
+            operation.settle(Ending(WorkResult.DROPPED, ttl=0.0))
         else:
             operation.abandon()
         raise problem

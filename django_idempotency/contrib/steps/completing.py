@@ -22,7 +22,7 @@ from django.db import connections, transaction
 from django.db.models import Case, When
 
 from ...core import rules
-from ...core.conclusions import WorkResult
+from ...core.conclusions import Ending, WorkResult
 from ...core.failures import named
 from ...core.records import CANCELLATION, Guarantee, OutcomeKind, Record, Status, kind_of
 from ...core.rules import Execute
@@ -256,7 +256,7 @@ def give_up_owned(
         operation.abandon()
         journal.put_back(forgotten)  # no command calls it again if the barrier is written
         raise
-    operation.settle(WorkResult.KEPT, CANCELLATION, succeeded=False)
+    operation.settle(Ending(WorkResult.KEPT, CANCELLATION))
     return undone
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, overload
 from uuid import UUID
 
 from ...core import rules
-from ...core.conclusions import WorkResult
+from ...core.conclusions import Ending, WorkResult
 from ...core.policy import Resolved
 from ...core.records import CANCELLATION, UNDONE, Guarantee, OutcomeKind
 from ...engine.operation import Operation
@@ -20,7 +20,7 @@ from ...errors import ConfigurationError, OperationCancelled, OperationHeld, Own
 from ...functions.current import CurrentOperation
 from ...runtime.current_step import CURRENT_STEP, RunningStep
 from ...runtime.derivation import Unstored
-from ...runtime.handle import HELD_FOR, Course, OperationHandle, WorkEnding
+from ...runtime.handle import HELD_FOR, Course, OperationHandle
 from ..at_rest.encryption import sealing
 from .actions import Actions, Query, adrive, drive
 from .calls import dump_call
@@ -292,7 +292,7 @@ class StepsCourse(Course):
     def _steps(self) -> Steps | None:
         return self.handle._steps  # noqa: SLF001 - ours
 
-    def decided(self) -> WorkEnding | None:
+    def decided(self) -> Ending | None:
         """Return how the steps end the work, whatever its response or exception is; `None`: as
         those say.
         """
@@ -300,16 +300,14 @@ class StepsCourse(Course):
         if (held := super().decided()) is not None or steps is None:
             return held
         if steps.held:
-            return WorkEnding(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR)
+            return Ending(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR)
         if steps.journal is None:
             return None
         if steps.given_up:
-            return WorkEnding(
-                WorkResult.KEPT, UNDONE if steps.nothing_remains else CANCELLATION, None
-            )
+            return Ending(WorkResult.KEPT, UNDONE if steps.nothing_remains else CANCELLATION)
         if steps.cut is not None:
             logger.warning(_CUT, steps.cut)
-            return WorkEnding(WorkResult.CUT, None, None)
+            return Ending(WorkResult.CUT)
         return None
 
     def is_unfinished(self) -> bool:

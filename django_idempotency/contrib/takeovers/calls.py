@@ -6,7 +6,7 @@ import inspect
 import logging
 from typing import Any
 
-from ...core.conclusions import WorkResult
+from ...core.conclusions import Ending, WorkResult
 from ...core.records import OutcomeKind, shortened
 from ...engine.operation import Operation
 from ...errors import ConfigurationError, HeldForPerson
@@ -83,7 +83,8 @@ def _decided(call: FunctionCall, decision: Any) -> CallEnd | None:
                 "Held: %s under %s waits for a person to release its record.", call.terms.name, key
             )
             held = call.naming(HeldForPerson())
-            return CallEnd(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR, raised=held)
+            ending = Ending(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR)
+            return CallEnd(ending, raised=held)
     raise ConfigurationError(
         f"on_takeover of {call.terms.name} returned {decision!r}. Return takeover.run(), "
         ".found(result) or .hold()."
@@ -95,4 +96,4 @@ def _undecided(call: FunctionCall, error: BaseException) -> CallEnd:
     asks again.
     """
     end = end_of_error(call, error)
-    return end if end.work_result is WorkResult.KEPT else CallEnd(work_result=WorkResult.CUT)
+    return end if end.ending.work_result is WorkResult.KEPT else CallEnd(Ending(WorkResult.CUT))

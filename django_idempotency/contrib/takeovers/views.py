@@ -9,7 +9,7 @@ from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ...core.conclusions import SettledState, WorkResult
+from ...core.conclusions import Ending, SettledState, WorkResult
 from ...core.concurrency import run_to_completion
 from ...core.records import MISSING, Outcome, OutcomeKind, shortened
 from ...core.rules import original_request
@@ -71,6 +71,10 @@ class Found(NamedTuple):
     #: The response that was found; `None`: a person must decide.
     response: HttpResponseBase | None
 
+    @property
+    def ending(self) -> Ending:
+        return Ending(WorkResult.KEPT, self.outcome, self.ttl, succeeded=True)
+
 
 def decide(call: Call) -> HttpResponseBase | None:
     """Ask `on_takeover` about a request that has just taken its record over.
@@ -89,7 +93,7 @@ def decide(call: Call) -> HttpResponseBase | None:
     if found is None:
         return None
     with call.room():
-        call.operation.settle(WorkResult.KEPT, found.outcome, ttl=found.ttl, succeeded=True)
+        call.operation.settle(found.ending)
     return _conclude(call, found)
 
 
@@ -106,9 +110,7 @@ async def adecide(call: Call) -> HttpResponseBase | None:
     if found is None:
         return None
     with call.room():
-        await run_to_completion(
-            call.operation.asettle(WorkResult.KEPT, found.outcome, ttl=found.ttl, succeeded=True)
-        )
+        await run_to_completion(call.operation.asettle(found.ending))
     return await sync_to_async(_conclude)(call, found)
 
 

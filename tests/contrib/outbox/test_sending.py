@@ -15,7 +15,7 @@ from django.test import TestCase
 
 from django_idempotency.contrib import outbox
 from django_idempotency.contrib.outbox.models import Message
-from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.records import Outcome
 from django_idempotency.engine.operation import AtomicOperation
 from django_idempotency.stores.orm import ORMStore
@@ -168,7 +168,6 @@ class TestTransactions:
         Effect.objects.create(label="charge")
         outbox.send("payment.created", {"amount": 1})
         operation.settle(
-            *((WorkResult.FAILED,) if fails else (WorkResult.KEPT, Outcome(status=201))),
-            succeeded=False,
+            Ending(WorkResult.FAILED) if fails else Ending(WorkResult.KEPT, Outcome(status=201))
         )
         assert (Effect.objects.count(), len(waiting())) == ((0, 0) if fails else (1, 1))

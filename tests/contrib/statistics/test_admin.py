@@ -13,7 +13,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from django_idempotency.contrib.statistics import admin as statistics
-from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.failures import failed_with
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import utcnow
@@ -27,7 +27,7 @@ PAGE = f"{LIST}statistics/"
 def failed() -> None:
     operation = Call(ticket=atomic_ticket(key=uuid4().hex)).operation
     operation.open()
-    operation.settle(WorkResult.FAILED, failed_with(ValueError(), at=utcnow()), succeeded=False)
+    operation.settle(Ending(WorkResult.FAILED, failed_with(ValueError(), at=utcnow())))
 
 
 def figures(page: str) -> dict[str, list[int]]:

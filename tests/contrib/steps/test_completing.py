@@ -149,7 +149,7 @@ def test_a_cancelled_operation_is_undone(clock: Clock) -> None:
     """An operation that was cancelled after it had begun is undone by the command."""
     from uuid import uuid4
 
-    from django_idempotency.core.conclusions import WorkResult
+    from django_idempotency.core.conclusions import Ending, WorkResult
     from django_idempotency.core.records import CANCELLATION
     from django_idempotency.engine.lease import LeaseOperation
 
@@ -161,7 +161,7 @@ def test_a_cancelled_operation_is_undone(clock: Clock) -> None:
         store, record.ticket(owner=uuid4())._replace(lease=30), lambda *_: None
     )
     cancelling.open()
-    cancelling.settle(WorkResult.KEPT, CANCELLATION, succeeded=True)
+    cancelling.settle(Ending(WorkResult.KEPT, CANCELLATION, succeeded=True))
     work.ANSWER.append(lambda asked: asked.run())
     assert "1 undone" in complete()
     assert (PROVIDER.undone, len(work.labels())) == ([], 2)

@@ -19,7 +19,7 @@ from redis import Redis
 
 from django_idempotency import conf
 from django_idempotency.core import conclusions, rules
-from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.concurrency import in_thread
 from django_idempotency.core.hashing import first_operation
 from django_idempotency.core.interventions import CHANGES, Intervention, erased, released
@@ -267,7 +267,7 @@ class TestTrips:
             for _ in range(times):
                 operation = LeaseOperation(layers.store, make_ticket(), Listener())
                 if isinstance(await operation.aopen(), Execute):
-                    await operation.asettle(WorkResult.KEPT, OUTCOME, succeeded=True)
+                    await operation.asettle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
 
         async_to_sync(run)(1)
         assert layers.asked() == (["peek", "put", "put"], ["claim", "settle"])
@@ -350,7 +350,7 @@ class TestCommit:
         layers.asked()
         late = LeaseOperation(layers.store, first, Listener())
         late.run = Execute(attempt=1)
-        late.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+        late.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
         assert layers.asked()[0] == []
 
     def test_an_atomic_takeover(self, layers: Layers) -> None:
@@ -639,7 +639,7 @@ def test_many_threads() -> None:
         operation = LeaseOperation(store, make_ticket(key=f"key-{number % 5}"), Listener())
         verdict = operation.open()
         if isinstance(verdict, Execute):
-            operation.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
+            operation.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
         return type(verdict).__name__
 
     with ThreadPoolExecutor(16) as pool:
@@ -761,7 +761,7 @@ class TestBehindRedis:
                 verdict = await operation.aopen(wait=5)
                 if isinstance(verdict, Execute):
                     await asyncio.sleep(0.1)
-                    await operation.asettle(WorkResult.KEPT, OUTCOME, succeeded=True)
+                    await operation.asettle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
                 return type(verdict).__name__
 
             return sorted(await asyncio.gather(*(call() for _ in range(8))))

@@ -12,7 +12,7 @@ import pytest
 from django.db import connections
 
 from django_idempotency import conf
-from django_idempotency.core.conclusions import TAKEOVER_LEASE, WorkResult
+from django_idempotency.core.conclusions import TAKEOVER_LEASE, Ending, WorkResult
 from django_idempotency.core.hashing import secret_id
 from django_idempotency.core.records import Guarantee, Record, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay
@@ -309,8 +309,11 @@ def test_a_late_owner_is_faster_than_the_end_of_a_takeover(how: str) -> None:
     call.work()
     call.operation.set_rollback()
     given_up = OUTCOME._replace(status=422)
-    ended = (WorkResult.FAILED, None) if how == "failed" else (WorkResult.KEPT, given_up)
-    call.operation.settle(*ended, succeeded=how != "failed")
+    if how == "failed":
+        ending = Ending(WorkResult.FAILED)
+    else:
+        ending = Ending(WorkResult.KEPT, given_up, succeeded=True)
+    call.operation.settle(ending)
     assert ([type(verdict) for verdict in resumed], effects()) == ([Busy], 0)
     assert call.listener.events == ["taken_over", "released"]
     assert isinstance(Call().run(), Execute)

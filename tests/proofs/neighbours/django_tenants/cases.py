@@ -27,7 +27,7 @@ from django_idempotency.contrib import outbox
 from django_idempotency.contrib.outbox.models import Message
 from django_idempotency.contrib.outbox.relaying import MAX_ATTEMPTS, Relay
 from django_idempotency.contrib.tenants.checks import check_tenants
-from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.records import Guarantee, Outcome
 from django_idempotency.core.rules import Execute
 from django_idempotency.engine.heartbeat import heartbeat
@@ -236,7 +236,9 @@ def opened(name: str) -> tuple[LeaseOperation, Listener]:
 
 def settled(name: str, operation: LeaseOperation) -> None:
     with schema_context(name):
-        operation.settle(WorkResult.KEPT, Outcome(status=201, body=name.encode()), succeeded=True)
+        operation.settle(
+            Ending(WorkResult.KEPT, Outcome(status=201, body=name.encode()), succeeded=True)
+        )
 
 
 def row(name: str, operation: LeaseOperation) -> Any:
