@@ -40,7 +40,7 @@ PARTS = {
     ),
     "Its guard: the transaction of the work": "stores/orm/guard stores/blocks stores/orm/dialects",
     "A call under a lease, and what runs in the background": (
-        "engine/lease engine/settling engine/commands core/driving core/concurrency engine"
+        "engine/lease engine/settling engine/threads core/driving core/concurrency engine"
     ),
     "What else the store does: purge, changes by hand, repeats, and how its checks speak": "stores",
     "A policy and the settings": "core/policy core/profiles conf core/key_formats",

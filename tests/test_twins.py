@@ -16,16 +16,12 @@ ROOT = Path(__file__).resolve().parent.parent / "django_idempotency"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-_NOTIFIES = "an observer is called, or its coroutine is awaited if it has one"
 _ENTERS = "what stands around the work differs: a transaction there, a cancellation here"
-_DRIVES = "the driver has another client for async code"
 
 #: Twins that are not the same code, and why they cannot be. Decisions do not belong in them.
 DIFFERENT = {
     "contrib/batches/running.py process_batch": "an async one also takes an async iterable",
     "contrib/client/exchange.py Exchange.run": "a coroutine that is closed can await nothing",
-    "engine/lease.py LeaseOperation._notify": _NOTIFIES,
-    "functions/call.py FunctionCall.go_without_store": _NOTIFIES,
     "functions/handle.py Handle.answer": "each refuses the other's functions",
     "functions/running.py _run": _ENTERS,
     "contrib/takeovers/calls.py decide": "on_takeover may be sync for an async function",
@@ -45,12 +41,6 @@ DIFFERENT = {
     "of the request",
     "contrib/steps/actions.py Call.run": "each refuses, or drives, the other's functions",
     "contrib/tools/decorator.py Tool.call": _ENTERS,
-    "stores/layered/store.py LayeredStore.claim": "a front in this process is asked without a "
-    "thread",
-    "stores/layered/store.py LayeredStore.settle": "a front in this process is asked without a "
-    "thread",
-    "stores/redis/client.py RedisClient.ask": _DRIVES,
-    "stores/redis/client.py RedisClient._sync": _DRIVES,
     "testing/calling.py ConcurrentCall.make": "a thread sleeps, a task awaits, and each counts "
     "its own time",
 }
@@ -88,10 +78,17 @@ class Same(ast.NodeTransformer):
         return ast.arg(node.arg)
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """Look through run_to_completion(x), sync_to_async(x)(…) in_thread(x, …) and
-        in_database_thread(x, …).
+        """Look through run_to_completion(x), sync_to_async(x)(…), in_thread(x, …),
+        in_database_thread(x, …), and read threads.asettle(x, …) as x.settle(…).
         """
         called = node.func
+        if (
+            isinstance(called, ast.Attribute)
+            and isinstance(called.value, ast.Name)
+            and called.value.id == "threads"
+        ):
+            method = ast.Attribute(node.args[0], called.attr, ast.Load())
+            return self.visit(ast.Call(method, node.args[1:], node.keywords))
         if isinstance(called, ast.Name) and called.id == "run_to_completion":
             return self.visit(node.args[0])
         if (
@@ -138,9 +135,12 @@ ALL = {
     for path in sorted(ROOT.rglob("*.py"))
     for name, function, twin in twins(path)
 }
-#: Every name that has a twin somewhere: `self.operation.aopen` is the twin of
-#: `self.operation.open`. `send_robust` is Django's.
-NAMES = {name.rpartition(".")[2].rpartition(" ")[2] for name in ALL} | {"send_robust"}
+#: Every name that has a twin somewhere: `self.course.acompleted` is the twin of
+#: `self.course.completed`. `send_robust` is Django's.
+NAMES = {name.rpartition(".")[2].rpartition(" ")[2] for name in ALL} | {
+    "send_robust",
+    "settle",
+}
 
 
 def calls_its_twin(twin: Function, name: str) -> bool:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from ..core.concurrency import holding
 from ..errors import StoreUnavailable
 from .background import Background
-from .commands import drive
 from .notifying import notifier
 from .settling import SettleResult, Settling
 
@@ -112,7 +111,7 @@ class Deferring(Background):
         operation = settling.operation
         operation.leave_lease()  # a beat would find the settled record and report it as lost
         try:
-            settled = drive(operation.store, settling.writing())
+            result = settling.written()
         except Exception as error:  # noqa: BLE001 - retried, and part of the event if it is given up
             operation.keep_lease()
             settling.error = error
@@ -121,7 +120,7 @@ class Deferring(Background):
                 self._waiting.append(settling)  # behind those that may succeed
             return not isinstance(error, StoreUnavailable)
         if self._taken_out(settling):
-            self._notify(settling, settling.written(settled))
+            self._notify(settling, result)
         return True
 
     def _give_up(self, settling: Settling) -> None:

@@ -8,26 +8,21 @@ claim ── the work, in no transaction of ours ── settle     if the store 
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
 from datetime import datetime, timezone
 
 from ..core import conclusions, rules
 from ..core.conclusions import Conclusion, Ending, Rollback, SettledState
-from ..core.concurrency import run_to_completion
 from ..core.failures import failed_with
 from ..core.records import Outcome, Record, Ticket
 from ..core.rules import Execute, Verdict
 from ..errors import IdempotencyError, StoreUnavailable, TransactionLeftOpen, WritesRolledBack
 from ..stores.base import BaseStore
-from .commands import adrive, drive
-from .deadlines import ENDS, remaining, time_for
+from .deadlines import ENDS, remaining
 from .deferring import deferring
 from .heartbeat import Lease, heartbeat
-from .operation import EVENT_OF_STATE, WAITED_FOR, EventSink, Operation, event_of
+from .operation import EVENT_OF_STATE, EventSink, Operation
 from .settling import SettleResult, Settling
-from .waiting import pauses
 
 logger = logging.getLogger("django_idempotency")
 
@@ -60,55 +55,10 @@ class LeaseOperation(Operation):
 
     # ----------------------------------------------------------------------------------------- open
 
-    async def aopen(self, wait: float = 0.0) -> Verdict:
-        """See open().
-
-        Waiting holds no thread. A cancellation leaves the key unchanged: nothing has run.
-        """
-        hurries = ENDS.get() is not None
-        if hurries:
-            wait = time_for(wait)
-        try:
-            verdict = await run_to_completion(self._aclaim())
-            if wait > 0 and isinstance(verdict, WAITED_FOR):
-                verdict = await self._await_turn(verdict, wait)
-            if hurries and isinstance(verdict, Execute):
-                time_for(0)
-            await self._anotify(event_of(verdict))
-        except (
-            GeneratorExit
-        ):  # nothing can be awaited any more: the key is busy until its lease ends
-            self.leave_lease()
-            raise
-        except BaseException:
-            await run_to_completion(self.aabandon())
-            raise
-        return verdict
-
-    async def _await_turn(self, busy: Verdict, wait: float) -> Verdict:
-        """See _wait(). It holds no thread."""
-        started = time.monotonic()
-        for pause, _ in pauses(wait):
-            await asyncio.sleep(pause)
-            busy = await run_to_completion(self._aclaim_again(busy))
-            if not isinstance(busy, WAITED_FOR):
-                break
-        self.waited = time.monotonic() - started
-        return busy
-
-    def _claim_again(self, busy: Verdict) -> Verdict:
+    def claim_again(self, busy: Verdict) -> Verdict:
         self._shorten_lease()
         try:
-            return self._claim()
-        except StoreUnavailable:
-            self._unanswered = True
-            return busy
-
-    async def _aclaim_again(self, busy: Verdict) -> Verdict:
-        """See _claim_again()."""
-        self._shorten_lease()
-        try:
-            return await self._aclaim()
+            return self.claim()
         except StoreUnavailable:
             self._unanswered = True
             return busy
@@ -119,13 +69,6 @@ class LeaseOperation(Operation):
             self.ticket = self.ticket._replace(lease=max(left, LEAST_LEASE))
 
     def _judge(self, record: Record) -> Verdict:
-        return self._judged(record)
-
-    async def _ajudge(self, record: Record) -> Verdict:
-        """See _judge()."""
-        return self._judged(record)
-
-    def _judged(self, record: Record) -> Verdict:
         verdict = self._read(record)
         if isinstance(verdict, Execute):
             self._begin(verdict)  # now, because a cancelled call gets no verdict
@@ -175,18 +118,7 @@ class LeaseOperation(Operation):
 
         The work may check, and stop.
         """
-        self._notify("lost", self.lost)
-
-    def _notify(self, event: str, error: BaseException | None = None) -> None:
-        self.sink(event, self, error)
-
-    async def _anotify(self, event: str, error: BaseException | None = None) -> None:
-        """See _notify()."""
-        asend = getattr(self.sink, "asend", None)
-        if asend is None:
-            self.sink(event, self, error)
-        else:
-            await asend(event, self, error)
+        self.sink("lost", self, self.lost)
 
     # --------------------------------------------------------------------------------------- settle
 
@@ -199,16 +131,6 @@ class LeaseOperation(Operation):
         except TransactionLeftOpen as left:  # it is rolled back
             self.log_left_open(left)
             self._settle(state)
-
-    async def aabandon(self) -> None:
-        if self.run is None:
-            return
-        state = conclusions.withdrawn(self.run)
-        try:
-            await self._asettle(state)
-        except TransactionLeftOpen as left:
-            self.log_left_open(left)
-            await self._asettle(state)
 
     def settle(self, ending: Ending) -> None:
         """Settle as the base class says. A failed write is an event, and the response is sent."""
@@ -227,27 +149,6 @@ class LeaseOperation(Operation):
                 self._settle(conclusion.state, ending.outcome, ending.ttl)
                 return
             self._settle(conclusion.state, failed_with(left, at=datetime.now(timezone.utc)))
-            raise
-
-    async def asettle(self, ending: Ending) -> None:
-        """Settle as settle() does."""
-        conclusion = self._conclude(ending, ending.undone)
-        if conclusion.withheld:
-            withheld = WritesRolledBack.by(ending.undone_by)
-            self._log_rollback(ending.undone_by)
-            await self._asettle(
-                conclusion.state, failed_with(withheld, at=datetime.now(timezone.utc))
-            )
-            raise withheld from ending.undone_by
-        try:
-            await self._asettle(conclusion.state, ending.outcome, ending.ttl)
-        except TransactionLeftOpen as left:
-            self.log_left_open(left)
-            conclusion = self._conclude(ending, Rollback.ERROR)
-            if not conclusion.withheld:
-                await self._asettle(conclusion.state, ending.outcome, ending.ttl)
-                return
-            await self._asettle(conclusion.state, failed_with(left, at=datetime.now(timezone.utc)))
             raise
 
     def _conclude(self, ending: Ending, rollback: Rollback) -> Conclusion:
@@ -275,36 +176,13 @@ class LeaseOperation(Operation):
             return
         failed: Exception | None = None
         try:
-            settled = self.store.settle(settling.ticket, settling.settlement)
-            result = settling.written(settled or drive(self.store, settling.refused()))
+            result = settling.written()
         except TransactionLeftOpen:
             raise
         except Exception as error:  # noqa: BLE001 - the response is sent anyway
             failed = error
-            result = drive(self.store, settling.retrying(error))
-        if (event := self._noted(result)) is not None:
-            self._notify(event, result.error)
-        if failed is not None and _is_interrupt(failed, result):
-            raise failed
-
-    async def _asettle(
-        self, state: SettledState, outcome: Outcome | None = None, ttl: float | None = None
-    ) -> None:
-        """See _settle()."""
-        settling = self._settling(state, outcome, ttl)
-        if settling is None:
-            return
-        failed: Exception | None = None
-        try:
-            settled = await self.store.asettle(settling.ticket, settling.settlement)
-            result = settling.written(settled or await adrive(self.store, settling.refused()))
-        except TransactionLeftOpen:
-            raise
-        except Exception as error:  # noqa: BLE001 - the response is sent anyway
-            failed = error
-            result = await adrive(self.store, settling.retrying(error))
-        if (event := self._noted(result)) is not None:
-            await self._anotify(event, result.error)
+            result = settling.retried(error)
+        self.notify_settled(result)
         if failed is not None and _is_interrupt(failed, result):
             raise failed
 
@@ -326,20 +204,12 @@ class LeaseOperation(Operation):
         return deferring.add(settling)
 
     def notify_settled(self, result: SettleResult) -> None:
-        """Report the outcome of a deferred settle."""
-        if (event := self._noted(result)) is not None:
-            self._notify(event, result.error)
-
-    def _noted(self, result: SettleResult) -> str | None:
-        """Note the outcome of a settle, and return its event; `None` if the heartbeat has already
-        reported the loss.
-        """
+        """Note and report the outcome of a settle, unless the heartbeat has reported the loss."""
         self.left_as = result.state
         if result.deferred:
-            return "deferred"
-        if result.state is None and self.lost is not None:
-            return None
-        return EVENT_OF_STATE[result.state]
+            self.sink("deferred", self, result.error)
+        elif result.state is not None or self.lost is None:
+            self.sink(EVENT_OF_STATE[result.state], self, result.error)
 
 
 def _is_interrupt(failed: Exception, result: SettleResult) -> bool:

@@ -14,7 +14,6 @@ It is sync: async calls hold no transaction. `lease` has the other guarantee.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -61,7 +60,7 @@ LOOKS = (0.005, 0.01, 0.02, 0.05, 0.1)
 
 
 class EventSink(Protocol):
-    """Receives each event. Async code calls its coroutine `asend` if it has one.
+    """Receives each event, in the thread in which the operation is opened or settled.
 
     `event` is claimed (first run), taken_over, resumed, replayed, busy, contended, mismatched or
     unreadable; then completed, released, suspended, or lost (no longer ours). In between, deferred:
@@ -158,16 +157,13 @@ class Operation:
         Waits up to `wait` seconds for a busy record, unless as many threads of the process wait
         already as may (`WaitSlots`).
         """
-        hurries = ENDS.get() is not None
-        if hurries:
+        if ENDS.get() is not None:
             wait = time_for(wait)
         try:
-            verdict = self._claim()
+            verdict = self.claim()
             if wait > 0 and isinstance(verdict, WAITED_FOR):
                 verdict = self._wait(verdict, wait)
-            if hurries and isinstance(verdict, Execute):
-                time_for(0)
-            self.sink(event_of(verdict), self)
+            self.opened(verdict)
         except BaseException:
             wait_slots.leave()  # an interrupt may have cut it where it waited
             self.abandon()
@@ -183,7 +179,7 @@ class Operation:
                 with suppress(StoreUnavailable):
                     self.store.wait(self.ticket, seconds=left)
                 time.sleep(max(0.0, pause - (time.monotonic() - began)))
-                busy = self._claim_again(busy)
+                busy = self.claim_again(busy)
                 if not isinstance(busy, WAITED_FOR):
                     break
         finally:
@@ -191,7 +187,16 @@ class Operation:
         self.waited = time.monotonic() - started
         return busy
 
-    def _claim(self) -> Verdict:
+    def opened(self, verdict: Verdict) -> None:
+        """Report the verdict on which an open ends.
+
+        Raises `DeadlinePassed` if the work may run, but not begin any more.
+        """
+        if ENDS.get() is not None and isinstance(verdict, Execute):
+            time_for(0)
+        self.sink(event_of(verdict), self)
+
+    def claim(self) -> Verdict:
         """Claim the key and judge its record. After `Execute`, abandon() restores it."""
         races: Races | None = None
         while True:
@@ -199,7 +204,12 @@ class Operation:
                 record = self.store.claim(self.ticket)
                 if record.digest != self.ticket.digest and self._adopts(record):
                     continue
-                self._found(record)
+                self.record = record
+                self.claimed_inside = record.joined
+                self.claim_is_durable = record.durable
+                if record.location is not None:
+                    # Another connection, or this one later, may look elsewhere.
+                    self.ticket = self.ticket._replace(location=record.location)
                 verdict = self._judge(record)
             except LostRace:
                 race = Race.CONFLICT
@@ -217,32 +227,6 @@ class Operation:
                 return OUTRACED[race]
             time.sleep(pause)
 
-    async def _aclaim(self) -> Verdict:
-        """See _claim()."""
-        races: Races | None = None
-        while True:
-            try:
-                record = await self.store.aclaim(self.ticket)
-                if record.digest != self.ticket.digest and self._adopts(record):
-                    continue
-                self._found(record)
-                verdict = await self._ajudge(record)
-            except LostRace:
-                race = Race.CONFLICT
-            except InProgress:
-                race = Race.HELD
-            except RecordUnreadable:
-                return Unreadable()
-            else:
-                if verdict is not None:
-                    return verdict
-                race = Race.HELD
-            races = races or Races()
-            pause = races.lost(race)
-            if pause is None:
-                return OUTRACED[race]
-            await asyncio.sleep(pause)
-
     def _judge(self, record: Record) -> Verdict | None:
         """Read the record that a claim found, and hold it if the work may run.
 
@@ -250,14 +234,10 @@ class Operation:
         """
         raise NotImplementedError
 
-    async def _ajudge(self, record: Record) -> Verdict | None:
-        """See _judge(). Only `lease` has async calls."""
-        raise NotImplementedError
-
-    def _claim_again(self, busy: Verdict) -> Verdict:
+    def claim_again(self, busy: Verdict) -> Verdict:
         """Claim a key that was busy. If the store does not respond, return its last known state."""
         try:
-            return self._claim()
+            return self.claim()
         except StoreUnavailable:
             return busy
 
@@ -279,18 +259,6 @@ class Operation:
         self.ticket = self.ticket._replace(digest=record.digest, request_id=record.request_id)
         return True
 
-    def _found(self, record: Record) -> None:
-        """Note a record, and where a claim found it: another connection, or this one later, may
-        look elsewhere.
-        """
-        self.record, self.claimed_inside, self.claim_is_durable = (
-            record,
-            record.joined,
-            record.durable,
-        )
-        if record.location is not None:
-            self.ticket = self.ticket._replace(location=record.location)
-
     def _begin(self, run: Execute) -> None:
         """Note that the record is ours, so the work may begin."""
         self.run, self._opened_at = run, time.monotonic()
@@ -304,22 +272,11 @@ class Operation:
         """
         raise NotImplementedError
 
-    async def aabandon(self) -> None:
-        """See abandon(). Only `lease` has async calls."""
-        raise NotImplementedError
-
     def settle(self, ending: Ending) -> None:
         """Settle or release the record, by the tables in `core.conclusions`.
 
         Raises `WritesRolledBack` for a success whose writes an error has rolled back. With `lease`
         it raises nothing else of ours; for `atomic` see `AtomicOperation.settle`.
-        """
-        raise NotImplementedError
-
-    async def asettle(self, ending: Ending) -> None:
-        """Settle as settle() does.
-
-        Only `lease` has async calls, and no transaction is around them.
         """
         raise NotImplementedError
 

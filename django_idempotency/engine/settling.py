@@ -12,9 +12,8 @@ from typing import NamedTuple, Protocol
 
 from ..core import rules
 from ..core.conclusions import SettledState
-from ..core.records import MISSING, Record, Settlement, Ticket
+from ..core.records import MISSING, Settlement, Ticket
 from ..errors import LostRace
-from .commands import Claim, Commands, Pause, Settle
 from .heartbeat import Leased
 from .waiting import SETTLE_PAUSE, may_retry
 
@@ -78,40 +77,34 @@ class Settling:
         outcome = self.settlement.outcome
         return 0 if outcome is None or outcome.body is MISSING else len(outcome.body)
 
-    def writing(self) -> Commands[bool]:
-        """Write it. Return whether we owned the record."""
-        settled: bool = yield Settle(self.ticket, self.settlement)
-        return settled or (yield from self.refused())
-
-    def refused(self) -> Commands[bool]:
-        """Continue after a write that was refused.
-
-        Return whether the record is settled nevertheless.
-        """
-        if not self.operation.claimed_inside:
-            return False
-        # Our claim may have been rolled back with the work.
-        record: Record = yield Claim(self.ticket)
-        return rules.owned(record, self.ticket) and (yield from self._written_anew())
-
-    def _written_anew(self) -> Commands[bool]:
-        """Write it into a record that we have claimed again. Return whether that was ours."""
-        settled: bool = yield Settle(self.ticket, self.settlement)
-        return settled
-
-    def retrying(self, error: Exception) -> Commands[SettleResult]:
-        """Continue after a try that failed: with a few more, and then in the background."""
-        while (result := self._failed(error)) is None:
-            yield Pause(SETTLE_PAUSE)
-            try:
-                return self.written((yield from self.writing()))
-            except Exception as another:  # noqa: BLE001 - the response is sent anyway
-                error = another
-        return result
-
-    def written(self, settled: bool) -> SettleResult:
-        """Return the outcome of a try that the store has responded to."""
+    def written(self) -> SettleResult:
+        """Write it once, and return its outcome. Raises what the store raises."""
+        settled = self._is_written() or (
+            self.operation.claimed_inside and self._is_written_under_new_claim()
+        )
         return SettleResult(self.state if settled else None)
+
+    def _is_written(self) -> bool:
+        """Write it. Return whether we owned the record."""
+        return self.operation.store.settle(self.ticket, self.settlement)
+
+    def _is_written_under_new_claim(self) -> bool:
+        """Claim the record again, since our claim may have been rolled back with the work, and
+        write it. Return whether we owned the record.
+        """
+        record = self.operation.store.claim(self.ticket)
+        return rules.owned(record, self.ticket) and self._is_written()
+
+    def retried(self, error: Exception) -> SettleResult:
+        """Continue after a try that failed: with a few more, and then in the background."""
+        result = self._failed(error)
+        while result is None:
+            time.sleep(SETTLE_PAUSE)
+            try:
+                result = self.written()
+            except Exception as another:  # noqa: BLE001 - the response is sent anyway
+                result = self._failed(another)
+        return result
 
     def _failed(self, error: Exception) -> SettleResult | None:
         """Return the outcome of a failed try; `None`: pause, then retry.

@@ -265,14 +265,6 @@ class FunctionCall:
         Raises `DeadlinePassed` if the store has taken so long that nothing may begin.
         """
         self.plan.observer("unavailable", self.operation, error)
-        self._count_missing_store(error)
-
-    async def ago_without_store(self, error: StoreUnavailable) -> None:
-        """See go_without_store()."""
-        await self.plan.observer.asend("unavailable", self.operation, error)
-        self._count_missing_store(error)
-
-    def _count_missing_store(self, error: StoreUnavailable) -> None:
         # The store has just said that this execution is suspended here: it must not run a second
         # time.
         suspended = self.execution is not None and self.execution.is_suspended_in(self.operation)

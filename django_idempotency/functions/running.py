@@ -19,11 +19,11 @@ from django.db import Error
 
 from ..core import rules
 from ..core.conclusions import Ending, SettledState, WorkResult
-from ..core.concurrency import run_to_completion
 from ..core.failures import failed_with
 from ..core.records import CANCELLATIONS, UNDONE, Outcome, OutcomeKind, kind_of
 from ..core.rules import Busy, Contended, Execute, Late, Mismatch, Replay, Verdict
 from ..core.serialization.results import Unreadable, Unstorable
+from ..engine import threads
 from ..engine.lease import LeaseOperation
 from ..errors import (
     ConfigurationError,
@@ -48,6 +48,7 @@ from ..runtime import switch
 from ..runtime.derivation import Unstored
 from ..runtime.transactions import arefuse_open_transactions, refuse_left_open
 from ..runtime.wings import extended, wing
+from ..stores.lending import in_database_thread
 from .call import FunctionCall, best_effort_key, go_without_key, key_of, plan_of
 from .current import CurrentOperation, Unguarded
 from .terms import FunctionTerms
@@ -223,12 +224,11 @@ async def _arun(
     if not isinstance(call, FunctionCall):
         with call:
             return await terms.function(*args, **kwargs), False, False
-    assert isinstance(call.operation, LeaseOperation)  # its plan has seen to that
     await arefuse_open_transactions()
     try:
-        verdict = await call.operation.aopen(call.plan.patience)
+        verdict = await threads.aopen(call.operation, call.plan.patience)
     except StoreUnavailable as error:
-        await call.ago_without_store(error)
+        await in_database_thread(call.go_without_store, error)
         with call.running(args, kwargs):
             return await terms.function(*args, **kwargs), False, False
     if not isinstance(verdict, Execute):
@@ -386,7 +386,7 @@ def settle(call: FunctionCall, end: CallEnd) -> None:
 async def asettle(call: FunctionCall, end: CallEnd) -> None:
     """See settle(). A cancellation takes effect only after it has completed."""
     try:
-        await run_to_completion(call.operation.asettle(end.ending))
+        await threads.asettle(call.operation, end.ending)
     except IdempotencyError as error:
         raise call.naming(error)  # noqa: B904 - itself
     if call.plan.has_course and _is_completed(call, end):

@@ -29,6 +29,7 @@ from ..core.records import MISSING, Outcome, OutcomeKind, Ticket, kind_of
 from ..core.rules import Execute, Replay, Verdict, original_request
 from ..core.statuses import OF_RECORD, HeaderStatus, Moment
 from ..core.statuses import status_of as status_of_problem
+from ..engine import threads
 from ..engine.deadlines import time_for
 from ..engine.operation import AtomicOperation, Operation
 from ..errors import (
@@ -256,7 +257,7 @@ class Call:
     async def _aclaim(self, within: OpenedTransactions) -> Verdict:
         """See _claim(). Async code holds no transaction."""
         await arefuse_open_transactions(but=self._alias)
-        return await cast("LeaseOperation", self.operation).aopen(wait=self.plan.patience)
+        return await threads.aopen(self.operation, wait=self.plan.patience)
 
     def _screen(self, run: Execute) -> None:
         """Let the listeners look at a claim.
@@ -292,7 +293,7 @@ class Call:
         if isinstance(error, GeneratorExit):  # nothing can be awaited any more
             self.abandon(error, forget)
             return
-        await run_to_completion(self.operation.aabandon())
+        await threads.aabandon(self.operation)
         await run_to_completion(in_database_thread(forget))
         self.exchange.status, self.exchange.original = HeaderStatus.REFUSED, ""
 
@@ -581,7 +582,7 @@ class Call:
             ending = Ending(ended, outcome, self.handle.seconds, succeeded)
             if self.within.blocks:
                 ending = ending._replace(undone=self.within.undone, undone_by=self.within.error)
-            await self.operation.asettle(ending)
+            await threads.asettle(self.operation, ending)
             if self.plan.has_course and self._is_completed():
                 await self.course.acompleted()
         finally:
@@ -663,7 +664,7 @@ class Call:
         """See _fail()."""
         try:
             if not self.degraded:
-                await self.operation.asettle(self._end_after(error))
+                await threads.asettle(self.operation, self._end_after(error))
                 for each in self._listeners:
                     await in_database_thread(each.ended, self)
         finally:

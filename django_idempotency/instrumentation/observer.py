@@ -46,7 +46,7 @@ class Observer:
     def __call__(
         self, event: str, operation: Operation, error: BaseException | None = None
     ) -> None:
-        """Log an event and send its signal.
+        """Log an event and send its signal. Receivers may be sync or async.
 
         The failure of a receiver or a log filter changes nothing.
         """
@@ -58,32 +58,17 @@ class Observer:
         if trail.active is not None:
             trail.active.event(event, operation, self.request)
         if signal.receivers:
-            with operation.savepoint():
-                signal.send_robust(
-                    sender=Operation, operation=operation, request=self.request, error=error
-                )
-
-    async def asend(
-        self, event: str, operation: Operation, error: BaseException | None = None
-    ) -> None:
-        """See __call__(). Receivers may be sync or async, and use the database."""
-        signal = EVENTS[event]
-        if event in _MEASURED and (self._source is not None or self._counter is not None):
-            self._measure(event, operation)
-        if logger.isEnabledFor(signal.level):
-            log(signal, operation, error, route=route_of(self.request))
-        if trail.active is not None:
-            await trail.active.aevent(event, operation, self.request)
-        if signal.receivers:
             try:
-                await signal.asend_robust(
-                    sender=Operation, operation=operation, request=self.request, error=error
-                )
-            # asend_robust catches receivers' errors: the ending interpreter starts no thread for
-            # sync ones
+                with operation.savepoint():
+                    signal.send_robust(
+                        sender=Operation, operation=operation, request=self.request, error=error
+                    )
+            # It catches receivers' errors. The ending interpreter starts no event loop for async
+            # ones.
             except RuntimeError:
                 logger.warning(
-                    "The interpreter is shutting down: sync receivers of %s were not called.", event
+                    "The interpreter is shutting down: async receivers of %s were not called.",
+                    event,
                 )
 
     def committing(self, event: str, operation: Operation) -> None:

@@ -30,9 +30,6 @@ class Trail:
     def event(self, event: str, operation: Operation, request: Any) -> None:
         """Write an event that has happened. Never raises."""
 
-    async def aevent(self, event: str, operation: Operation, request: Any) -> None:
-        """See event()."""
-
     def committing(self, event: str, operation: Operation, request: Any) -> None:
         """Write an event in the transaction that settles the record.
 

@@ -13,7 +13,6 @@ from uuid import UUID, uuid4
 
 from ..core import interventions
 from ..core.conclusions import Rollback
-from ..core.concurrency import in_thread
 from ..core.interventions import Intervention, Wanted
 from ..core.records import MISSING, Record, Settlement, Status, Ticket
 from ..errors import ConfigurationError, IdempotencyError, StoreUnavailable
@@ -227,22 +226,12 @@ class BaseStore(ABC):
         lock decides.
         """
 
-    async def aclaim(self, ticket: Ticket) -> Record:
-        """Run claim() in a thread. Override it for an async driver."""
-        return await in_thread(self.claim, ticket, thread_sensitive=False, close=self.close)
-
     @abstractmethod
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         """Write how the work ended, if the record is still owned by `settlement.fence`.
 
         Return whether it was.
         """
-
-    async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """Run settle() in a thread."""
-        return await in_thread(
-            self.settle, ticket, settlement, thread_sensitive=False, close=self.close
-        )
 
     @abstractmethod
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:

@@ -41,10 +41,6 @@ class MemoryStore(BaseStore):
             self._records[ticket.id.int] = record._replace(taken=False) if record.taken else record
             return record
 
-    async def aclaim(self, ticket: Ticket) -> Record:
-        """See claim()."""
-        return self.claim(ticket)
-
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         with self._lock:
             known = self._records.get(ticket.id.int)
@@ -52,10 +48,6 @@ class MemoryStore(BaseStore):
                 return False
             self._records[ticket.id.int] = settled(ticket, known, settlement, self._clock())
             return True
-
-    async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """See settle()."""
-        return self.settle(ticket, settlement)
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         with self._lock:

@@ -59,10 +59,6 @@ class WrappedStore(BaseStore):
     def claim(self, ticket: Ticket) -> Record:
         return self.outwards(self.store.claim(self.inwards(ticket)), ticket)
 
-    async def aclaim(self, ticket: Ticket) -> Record:
-        """See claim()."""
-        return self.outwards(await self.store.aclaim(self.inwards(ticket)), ticket)
-
     def guard(
         self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
     ) -> AbstractContextManager[Guard]:
@@ -71,10 +67,6 @@ class WrappedStore(BaseStore):
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         return self.store.settle(self.inwards(ticket), self.settlement(ticket, settlement))
-
-    async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """See settle()."""
-        return await self.store.asettle(self.inwards(ticket), self.settlement(ticket, settlement))
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         return self.store.renew(tickets)

@@ -9,13 +9,10 @@ from ..stores.wrapper import WrappedStore
 
 
 def recorded(verb: str) -> Any:
-    """Return a method that records a verb, and passes its call on.
-
-    An async variant counts as its verb.
-    """
+    """Return a method that records a verb, and passes its call on."""
 
     def call(self: RecordingStore, *given: Any, **named: Any) -> Any:
-        self.verbs.append(verb.removeprefix("a"))
+        self.verbs.append(verb)
         return getattr(super(RecordingStore, self), verb)(*given, **named)
 
     return call
@@ -29,5 +26,5 @@ class RecordingStore(WrappedStore):
         self.verbs: list[str] = []
 
     if not TYPE_CHECKING:  # they have the types of those that they override
-        claim, settle, renew, get = map(recorded, ("claim", "settle", "renew", "get"))
-        aclaim, asettle, purge, guard = map(recorded, ("aclaim", "asettle", "purge", "guard"))
+        claim, settle, renew = map(recorded, ("claim", "settle", "renew"))
+        get, purge, guard = map(recorded, ("get", "purge", "guard"))

@@ -17,6 +17,7 @@ from asgiref.sync import async_to_sync
 from django_idempotency.core.conclusions import Ending, SettledState, WorkResult
 from django_idempotency.core.records import MISSING, Guarantee, Outcome, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Replay
+from django_idempotency.engine import threads
 from django_idempotency.engine.deadlines import deadline
 from django_idempotency.engine.deferring import HEAVIEST, LONGEST, Deferring
 from django_idempotency.engine.heartbeat import Heartbeat
@@ -168,8 +169,8 @@ def test_async_work_is_settled_likewise(world: World) -> None:
     """The same thread retries the settle of async work."""
     world.store.away = True
     operation, listener = world.operation()
-    async_to_sync(operation.aopen)()
-    async_to_sync(operation.asettle)(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
+    async_to_sync(threads.aopen)(operation)
+    async_to_sync(threads.asettle)(operation, Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
     world.store.away = False
     world.run(to=1)
     assert listener.events == ["claimed", "deferred", "completed"]

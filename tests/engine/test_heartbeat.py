@@ -16,6 +16,7 @@ import pytest
 from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Replay
+from django_idempotency.engine import threads
 from django_idempotency.engine.heartbeat import Heartbeat, Lease, heartbeat
 from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.engine.operation import AtomicOperation, Operation
@@ -650,7 +651,7 @@ def test_an_async_claim_in_a_callers_transaction_has_none(world: World) -> None:
 
     world.store = ORMStore()  # type: ignore[assignment]
     joined = world.operation()
-    assert isinstance(async_to_sync(joined.aopen)(), Execute)
+    assert isinstance(async_to_sync(threads.aopen)(joined), Execute)
     assert not world.heartbeat._watched
 
 

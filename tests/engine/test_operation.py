@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -11,6 +12,7 @@ import pytest
 from django_idempotency.core.conclusions import Ending, Rollback, WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
 from django_idempotency.core.rules import TRIES, Busy, Contended, Execute, Mismatch, Race, Replay
+from django_idempotency.engine import threads
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.engine.operation import AtomicOperation, Operation
@@ -436,8 +438,10 @@ def test_lease(
     call, twins = operation(twin, lease=True, on_failure=on_failure)
 
     async def run() -> None:
-        assert await call.aopen() == Execute(attempt=1)
-        await call.asettle(Ending(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED))
+        assert await threads.aopen(call) == Execute(attempt=1)
+        await threads.asettle(
+            call, Ending(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED)
+        )
 
     asyncio.run(run())
     assert (twin.trace, twin.settled, twins.events) == (
@@ -480,20 +484,6 @@ def test_the_settle_of_a_lease_in_vain(
     assert settled_lease([answered]) == (["deferred"], 1)
 
 
-def test_async_code_awaits_the_observer() -> None:
-    """In async code an observer's coroutine is awaited, so that its receivers may be async."""
-
-    class Awaited(Listener):
-        async def asend(self, event: str, *_: Any) -> None:
-            self.events.append(f"awaited {event}")
-
-    listener = Awaited()
-    call = LeaseOperation(FakeStore(claims=[record_of(LEASED)]), LEASED, listener)
-    asyncio.run(call.aopen())
-    asyncio.run(call.asettle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True)))
-    assert listener.events == ["awaited claimed", "awaited completed"]
-
-
 def settled_lease(answers: list[Any]) -> tuple[list[str], int]:
     """Settle with a store that responds like this; return the events and the number of tries, async
     as sync.
@@ -505,8 +495,8 @@ def settled_lease(answers: list[Any]) -> tuple[list[str], int]:
     call, twins = operation(
         twin := FakeStore(claims=[record_of(LEASED)], settles=list(answers)), lease=True
     )
-    asyncio.run(call.aopen())
-    asyncio.run(call.asettle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True)))
+    asyncio.run(threads.aopen(call))
+    asyncio.run(threads.asettle(call, Ending(WorkResult.KEPT, OUTCOME, succeeded=True)))
     assert (["claimed", *listener.events], store.trace.count("settle")) == (
         twins.events,
         twin.trace.count("settle"),
@@ -524,7 +514,7 @@ def settled_lease(answers: list[Any]) -> tuple[list[str], int]:
 )
 def test_aopen_loses_a_race(claims: list[Any], verdict: object, event: str) -> None:
     """An async claim that lost a race is repeated, and ends as a sync one does."""
-    for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
+    for opening in (lambda call: call.open(), lambda call: asyncio.run(threads.aopen(call))):
         call, listener = operation(store := FakeStore(claims=list(claims)), lease=True)
         assert opening(call) == verdict
         assert (listener.events, store.trace) == ([event], ["claim"] * len(claims))
@@ -535,7 +525,10 @@ def test_a_call_that_may_wait_waits_after_a_lost_race(monkeypatch: pytest.Monkey
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
     done = record_of(LEASED, status=Status.COMPLETED, outcome=OUTCOME)
-    for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
+    for opening in (
+        lambda call: call.open(wait=20),
+        lambda call: asyncio.run(threads.aopen(call, wait=20)),
+    ):
         call, listener = operation(FakeStore(claims=[*[LostRace()] * CONFLICTS, done]), lease=True)
         assert opening(call) == Replay(outcome=OUTCOME, attempt=1)
         assert listener.events == ["replayed"]
@@ -549,7 +542,7 @@ def test_a_store_that_goes_while_a_twin_waits(monkeypatch: pytest.MonkeyPatch) -
     theirs = record_of(LEASED._replace(owner=uuid4()))
     for opening in (
         lambda call: call.open(wait=0.01),
-        lambda call: asyncio.run(call.aopen(wait=0.01)),
+        lambda call: asyncio.run(threads.aopen(call, wait=0.01)),
     ):
         monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
         call, _ = operation(FakeStore(claims=[theirs, *[StoreUnavailable()] * 100]), lease=True)
@@ -566,7 +559,10 @@ def test_a_claim_whose_answer_was_lost(
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
     theirs, ours = record_of(LEASED._replace(owner=uuid4())), record_of(LEASED, attempt=attempt)
-    for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
+    for opening in (
+        lambda call: call.open(wait=20),
+        lambda call: asyncio.run(threads.aopen(call, wait=20)),
+    ):
         call, listener = operation(FakeStore(claims=[theirs, StoreUnavailable(), ours]), lease=True)
         assert opening(call) == Execute(attempt=attempt, takeover=attempt > 1)
         assert listener.events == [event]
@@ -602,7 +598,7 @@ def test_a_takeover_that_is_abandoned() -> None:
         raise Cut
 
     for claimed, left in ({"attempt": 2, "taken": True}, []), ({}, [Status.FREE]):
-        for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
+        for opening in (lambda call: call.open(), lambda call: asyncio.run(threads.aopen(call))):
             store = FakeStore(claims=[record_of(LEASED, **claimed)])
             with pytest.raises(Cut):
                 opening(LeaseOperation(store, LEASED, cut))
@@ -652,7 +648,7 @@ def test_a_lease_that_is_rolled_back_with_the_work(asynchronous: bool) -> None:
             store := FakeStore(claims=[inside, found], settles=[False, True]), lease=True
         )
         if asynchronous:
-            asyncio.run(call.asettle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True)))
+            asyncio.run(threads.asettle(call, Ending(WorkResult.KEPT, OUTCOME, succeeded=True)))
         else:
             call.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
         assert listener.events == events
@@ -719,20 +715,21 @@ def test_an_interrupt_while_it_waits(lease: bool, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("claimed", "left"), [({}, [Status.FREE]), ({"attempt": 2, "taken": True}, [])]
+    ("claimed", "left", "events"),
+    [
+        ({}, [Status.FREE], ["claimed", "released"]),
+        ({"attempt": 2, "taken": True}, [], ["taken_over"]),
+    ],
 )
 def test_a_cancellation_while_the_claim_is_on_its_way(
-    claimed: dict[str, Any], left: list[Status]
+    claimed: dict[str, Any], left: list[Status], events: list[str]
 ) -> None:
     """The pending claim is awaited, and the record is left like one whose work has not begun."""
     call, listener = operation(
         store := SlowStore(claims=[record_of(LEASED, **claimed)]), lease=True
     )
     assert cancelled(call, store)
-    assert ([made.status for made in store.settled], listener.events[:1]) == (
-        left,
-        ["released"] if left else [],
-    )
+    assert ([made.status for made in store.settled], listener.events) == (left, events)
 
 
 class SlowStore(FakeStore):
@@ -740,13 +737,13 @@ class SlowStore(FakeStore):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.asked, self.arrived = asyncio.Event(), asyncio.Event()
+        self.asked = threading.Event()
+        self.arrived = threading.Event()
 
-    async def aclaim(self, ticket: Ticket) -> Record:
-        """See claim()."""
+    def claim(self, ticket: Ticket) -> Record:
         self.asked.set()
-        await self.arrived.wait()
-        return await super().aclaim(ticket)
+        assert self.arrived.wait(20)
+        return super().claim(ticket)
 
 
 def test_a_coroutine_that_is_closed_while_the_claim_is_on_its_way() -> None:
@@ -756,10 +753,9 @@ def test_a_coroutine_that_is_closed_while_the_claim_is_on_its_way() -> None:
     call, _ = operation(store := SlowStore(claims=[record_of(LEASED)]), lease=True)
 
     async def run() -> None:
-        opening = call.aopen()
-        while not store.asked.is_set():
-            opening.send(None)
-            await asyncio.sleep(0)
+        opening = threads.aopen(call)
+        opening.send(None)
+        assert await asyncio.to_thread(store.asked.wait, 20)
         opening.close()
         store.arrived.set()
 
@@ -771,8 +767,8 @@ def cancelled(call: Any, store: SlowStore) -> bool:
     """Cancel a call while its claim is pending. Return whether the cancellation ended it."""
 
     async def run() -> bool:
-        task: asyncio.Future[Any] = asyncio.ensure_future(call.aopen())
-        await store.asked.wait()
+        task: asyncio.Future[Any] = asyncio.ensure_future(threads.aopen(call))
+        assert await asyncio.to_thread(store.asked.wait, 20)
         task.cancel()
         await asyncio.sleep(0)
         store.arrived.set()

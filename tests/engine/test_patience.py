@@ -6,7 +6,6 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +14,7 @@ import pytest
 from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Record, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Replay
-from django_idempotency.engine import commands, operation, settling, waiting
+from django_idempotency.engine import operation, settling, threads, waiting
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.engine.operation import AtomicOperation
@@ -101,8 +100,8 @@ def test_who_fails_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_coroutines_wait_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any number of coroutines waits on one loop, which keeps running: no thread is started,
-    borrowed or blocked.
+    """Any number of coroutines waits on one loop, which keeps running: one thread serves them all,
+    since it only looks, and is free in between.
     """
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     store, callers = BusyStore(), 200
@@ -117,15 +116,15 @@ def test_coroutines_wait_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> No
         store.done.set()
 
     async def call_all() -> list[Any]:
-        with monkeypatch.context() as patch:
-            patch.setattr(time, "sleep", refuse)
-            patch.setattr(threading.Thread, "start", refuse)
-            patch.setattr(ThreadPoolExecutor, "submit", refuse)
-            waiting = [
-                LeaseOperation(store, LEASED, Listener()).aopen(wait=20) for _ in range(callers)
-            ]
-            return (await asyncio.gather(*waiting, work()))[:callers]
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        waiting = [
+            threads.aopen(LeaseOperation(store, LEASED, Listener()), wait=20)
+            for _ in range(callers)
+        ]
+        return (await asyncio.gather(*waiting, work()))[:callers]
 
+    monkeypatch.setattr(time, "sleep", refuse)
+    monkeypatch.setattr(store, "wait", refuse)
     assert asyncio.run(call_all()) == [REPLAY] * callers
 
 
@@ -160,10 +159,6 @@ class FakeTime:
         self.slept.append(seconds)
         self.now += seconds
 
-    async def asleep(self, seconds: float) -> None:
-        """See sleep()."""
-        self.sleep(seconds)
-
 
 def settle(store: DeadStore, listener: Listener) -> None:
     call = LeaseOperation(store, LEASED, listener)
@@ -174,8 +169,8 @@ def settle(store: DeadStore, listener: Listener) -> None:
 def asettle(store: DeadStore, listener: Listener) -> None:
     async def run() -> None:
         call = LeaseOperation(store, LEASED, listener)
-        await call.aopen()
-        await call.asettle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
+        await threads.aopen(call)
+        await threads.asettle(call, Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
 
     asyncio.run(run())
 
@@ -203,9 +198,8 @@ def test_the_bound_of_a_settles_retries(
     response goes out.
     """
     clock, listener = FakeTime(), Listener()
-    for module in (operation, commands, settling, waiting):
+    for module in (operation, settling, waiting):
         monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(commands, "asyncio", SimpleNamespace(sleep=clock.asleep))
     store = DeadStore(ATOMIC if act is release else LEASED, clock, seconds)
     act(store, listener)
     assert store.trace.count("settle") == asked

@@ -29,7 +29,10 @@ from rest_framework.response import Response
 from django_idempotency import Policy, idempotent, idempotent_function
 from django_idempotency.contrib.client.httpx import AsyncIdempotentClient
 from django_idempotency.core.records import Guarantee
+from django_idempotency.engine.threads import in_thread_of
 from django_idempotency.rest_framework import IdempotentViewMixin
+from django_idempotency.signals import claimed, completed
+from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 
@@ -221,10 +224,45 @@ def test_what_the_project_has_opened_stays_open() -> None:
 
     async def claim() -> bool:
         before = await sync_to_async(opened)()
-        await ORMStore().aclaim(make_ticket(guarantee=Guarantee.LEASE))
+        store = ORMStore()
+        await in_thread_of(store, store.claim, make_ticket(guarantee=Guarantee.LEASE))
         return before is await sync_to_async(opened)()
 
     assert async_to_sync(claim)()
+
+
+class Far(MemoryStore):
+    """Is called as if a server had its records."""
+
+    in_process = False
+
+
+@not_sqlite
+@pytest.mark.either_server
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_receiver_gives_its_connection_back(settings: Settings, *, is_async: bool) -> None:
+    """A store with a server of its own takes another thread, and what receivers open there is
+    closed, too.
+    """
+    settings.IDEMPOTENCY = {"STORES": {"default": {"BACKEND": f"{__name__}.Far"}}}
+    used: list[Any] = []
+
+    def receiver(**_: Any) -> None:
+        User.objects.exists()
+        used.append(connections["default"])
+
+    async def areceiver(**_: Any) -> None:
+        await sync_to_async(receiver)()
+
+    given: Any = areceiver if is_async else receiver
+    for signal in (claimed, completed):
+        signal.connect(given)
+    try:
+        asyncio.run(pay(number="one"))
+    finally:
+        for signal in (claimed, completed):
+            signal.disconnect(given)
+    assert [each.connection for each in used] == [None, None]
 
 
 def sessions(name: str) -> int:

@@ -700,11 +700,7 @@ def test_without_a_store(guard: Any, policy: str, monkeypatch: pytest.MonkeyPatc
     def unreachable(*_: Any) -> Any:
         raise StoreUnavailable
 
-    async def aunreachable(*_: Any) -> Any:
-        raise StoreUnavailable
-
     monkeypatch.setattr(stores["default"], "claim", unreachable)
-    monkeypatch.setattr(stores["default"], "aclaim", aunreachable)
     work = Runs(lambda *_: "done")
     charge = guard(work, on_store_failure=policy)
     if policy == "closed":
@@ -726,11 +722,7 @@ def test_a_deadline_that_passes_while_the_store_fails(
         failed.append(True)
         raise StoreUnavailable
 
-    async def aunreachable(*_: Any) -> Any:
-        unreachable()
-
     monkeypatch.setattr(stores["default"], "claim", unreachable)
-    monkeypatch.setattr(stores["default"], "aclaim", aunreachable)
     monkeypatch.setattr(
         "django_idempotency.engine.deadlines.remaining", lambda: 0.0 if failed else 5.0
     )
@@ -745,7 +737,7 @@ def test_an_async_receiver_hears_that_the_store_is_gone(
 ) -> None:
     """The receiver is called, and changes nothing."""
 
-    async def unreachable(*_: Any) -> Any:
+    def unreachable(*_: Any) -> Any:
         raise StoreUnavailable
 
     heard: list[str] = []
@@ -753,8 +745,7 @@ def test_an_async_receiver_hears_that_the_store_is_gone(
     async def receiver(**named: Any) -> None:
         heard.append(type(named["error"]).__name__)
 
-    monkeypatch.setattr(stores["default"], "claim", async_to_sync(unreachable))
-    monkeypatch.setattr(stores["default"], "aclaim", unreachable)
+    monkeypatch.setattr(stores["default"], "claim", unreachable)
     unavailable.connect(receiver)
     try:
         assert guard(lambda *_: "done", on_store_failure="open")(1) == "done"

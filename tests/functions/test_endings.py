@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import types
 from datetime import timedelta
 from typing import Any
@@ -221,33 +222,40 @@ def test_cancellation_of_a_call_that_waits() -> None:
     async_to_sync(main)()
 
 
+async def cancelled_while_it_claims(
+    charge: Any, memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = memory.claim
+    claiming = threading.Event()
+    cancelled = threading.Event()
+
+    def slow(ticket: Any) -> Any:
+        claiming.set()
+        assert cancelled.wait(20)
+        return claim(ticket)
+
+    monkeypatch.setattr(memory, "claim", slow)
+    task = asyncio.ensure_future(charge(1))
+    assert await asyncio.to_thread(claiming.wait, 20)
+    task.cancel()
+    await asyncio.sleep(0)
+    cancelled.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 def test_cancellation_of_a_claim(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The claim is finished and the key freed; a crashed owner's record is left for
     `on_takeover`.
     """
-    claim, claiming = memory.aclaim, asyncio.Event()
-
-    async def slow(ticket: Any) -> Any:
-        claiming.set()
-        await asyncio.sleep(0.01)
-        return await claim(ticket)
-
-    async def cancelled(charge: Any) -> None:
-        claiming.clear()
-        task = asyncio.ensure_future(charge(1))
-        await claiming.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    monkeypatch.setattr(memory, "aclaim", slow)
     work = Runs(lambda _: "done")
 
     @idempotent_function(lease=30, key_prefix="charge")
     async def charge(order: int) -> Any:
         return work(order)
 
-    async_to_sync(cancelled)(charge)
+    with monkeypatch.context() as patch:
+        async_to_sync(cancelled_while_it_claims)(charge, memory, patch)
     known = charge.idempotency.lookup(1)
     assert known is not None
     assert known.state == "failed"
@@ -261,7 +269,6 @@ def test_cancellation_of_a_takeover(
     """The hook was not asked about the crashed owner, so the next call asks it."""
 
     async def main() -> None:
-        claim, claiming = memory.aclaim, asyncio.Event()
         asked = Runs(lambda takeover: takeover.found("it was done"))
         work = failing(SystemExit())
 
@@ -273,17 +280,8 @@ def test_cancellation_of_a_takeover(
             await charge(1)
         clock.go(30)
 
-        async def slow(ticket: Any) -> Any:
-            claiming.set()
-            await asyncio.sleep(0.01)
-            return await claim(ticket)
-
-        monkeypatch.setattr(memory, "aclaim", slow)
-        task = asyncio.ensure_future(charge(1))
-        await claiming.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        with monkeypatch.context() as patch:
+            await cancelled_while_it_claims(charge, memory, patch)
         clock.go(30)
         assert await charge(1) == "it was done"
         assert (asked.count, work.count) == (1, 1)

@@ -729,7 +729,7 @@ class TestFailures:
 class Empty(BaseStore):
     """A store without records."""
 
-    claim = aclaim = settle = asettle = renew = purge = None  # type: ignore[assignment]
+    claim = settle = renew = purge = None  # type: ignore[assignment]
 
     def get(self, record_id: Any) -> None:
         return None

@@ -15,6 +15,7 @@ from django.db import connection, connections
 from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.records import Guarantee, Status, Ticket
 from django_idempotency.core.rules import Execute, Replay
+from django_idempotency.engine import threads
 from django_idempotency.engine.heartbeat import Heartbeat, heartbeat
 from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.errors import StoreUnavailable
@@ -158,9 +159,9 @@ def test_tasks_that_share_a_connection(tenants: None) -> None:
 
     async def call() -> None:
         operation = LeaseOperation(ORMStore(), LEASED, listener)
-        assert isinstance(await operation.aopen(), Execute)
+        assert isinstance(await threads.aopen(operation), Execute)
         await sync_to_async(look_at)("tenant_b")
-        await operation.asettle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
+        await threads.asettle(operation, Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
 
     async_to_sync(call)()
     assert listener.events == ["claimed", "completed"]

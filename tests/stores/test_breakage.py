@@ -21,6 +21,7 @@ from django.db import (
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Settlement, Status, Ticket
 from django_idempotency.core.rules import Execute, Replay
+from django_idempotency.engine import threads
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.errors import (
     OutcomeUnknown,
@@ -86,7 +87,7 @@ def test_no_database(nobody_serves: None, ticket: Ticket) -> None:
     assert isinstance(raised.value.__cause__, OperationalError)
     assert (call.operation.run, call.listener.events) == (None, [])
     with pytest.raises(StoreUnavailable):
-        asyncio.run(call.store.aclaim(ticket))
+        asyncio.run(threads.in_thread_of(call.store, call.store.claim, ticket))
     with pytest.raises(StoreUnavailable):
         call.store.purge(limit=1)
 

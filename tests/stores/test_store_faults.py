@@ -4,7 +4,6 @@ processes.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 import threading
@@ -306,34 +305,25 @@ def assert_answered_all_the_same() -> None:
         outcome=Outcome(status=201),
     )
     assert alone.settle(done, settled)
-    for verb in (safe.claim, async_to_sync(safe.aclaim)):
-        assert verb(make_ticket(key="done")).status is Status.COMPLETED
+    assert safe.claim(make_ticket(key="done")).status is Status.COMPLETED
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_primary_that_became_a_replica(redis: RedisServer, *, asynchronous: bool) -> None:
+def test_a_primary_that_became_a_replica(redis: RedisServer) -> None:
     """Its connections are dropped: the same address may have a new primary."""
     store = RedisStore(cache="redis", timeout=5)
-
-    async def claim(key: str) -> None:
-        ticket = make_ticket(key=key)
-        await store.aclaim(ticket) if asynchronous else store.claim(ticket)
 
     def connections() -> set[str]:
         return {client["id"] for client in admin.client_list()} - {str(admin.client_id())}
 
-    async def demote_and_promote() -> None:
-        await claim("before")
+    with Redis(port=redis.port) as admin:
+        store.claim(make_ticket(key="before"))
         before = connections()
         admin.replicaof("127.0.0.1", "1")
         with pytest.raises(StoreRefused):
-            await claim("during")
+            store.claim(make_ticket(key="during"))
         admin.replicaof("no", "one")
-        await claim("after")
+        store.claim(make_ticket(key="after"))
         assert not before & connections()
-
-    with Redis(port=redis.port) as admin:
-        asyncio.run(demote_and_promote())
 
 
 def test_silent_sentinels(settings: Settings) -> None:
@@ -388,9 +378,8 @@ def assert_written_all_the_same(safe: RedisStore) -> tuple[Ticket, Settlement]:
 def test_replicas(redis: RedisServer, settings: Settings, tmp_path: Path) -> None:
     """With `min_replicas` a claim that no replica has is refused, and leaves the key free."""
     store = RedisStore(cache="redis", min_replicas=1, timeout=2)  # a busy machine is not an outage
-    for verb in (store.claim, async_to_sync(store.aclaim)):
-        with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
-            verb(make_ticket())
+    with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
+        store.claim(make_ticket())
     assert_answered_all_the_same()
     left = RedisStore(cache="redis", timeout=5).get(make_ticket().id)
     assert left is not None

@@ -104,18 +104,10 @@ class FakeStore(BaseStore):
         record: Record = answer(self.claims)
         return record
 
-    async def aclaim(self, ticket: Ticket) -> Record:
-        """See claim()."""
-        return self.claim(ticket)
-
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         self.trace.append("settle")
         self.settled.append(settlement)
         return bool(answer(self.settles)) if self.settles else True
-
-    async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """See settle()."""
-        return self.settle(ticket, settlement)
 
     def renew(self, tickets):
         return {ticket.owner for ticket in tickets}

@@ -21,7 +21,6 @@ from ...errors import StoreUnavailable
 from ...instrumentation.meters import Metric
 from ...instrumentation.trail import Trail
 from ...signals import EVENTS
-from ...stores.lending import in_database_thread
 from .models import AuditEvent, Reference
 from .rows import event_of, intervention_of, reference_of
 
@@ -53,10 +52,6 @@ class DatabaseTrail(Trail):
             self._event(event, operation, request)
         except Exception as error:  # noqa: BLE001 - it has happened, and the request continues
             failed(event, operation.ticket.key, error)
-
-    async def aevent(self, event: str, operation: Operation, request: Any) -> None:
-        """See event()."""
-        return await in_database_thread(self.event, event, operation, request)
 
     def _event(self, event: str, operation: Operation, request: Any) -> None:
         alias = database()

@@ -13,6 +13,7 @@ owner                                  |-- lease --|
 
 from __future__ import annotations
 
+import time
 from asyncio import CancelledError
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +28,6 @@ from ...core.interventions import Intervention
 from ...core.policy import Duration, seconds
 from ...core.records import Outcome, Record, Settlement, Status, Ticket
 from ...core.rules import Busy, Verdict
-from ...engine.commands import Commands, Pause, Settle, adrive, drive
 from ...engine.deadlines import LONGEST
 from ...engine.lease import LeaseOperation
 from ...engine.operation import Operation
@@ -96,15 +96,14 @@ class Execution:
             or (freed := interventions.released(record)) is None
         ):
             return False
-        nobody, settlement = (
-            record.ticket(owner=uuid4()),
-            freed._replace(expires_in=0) if forgetting else freed,
-        )
-        freeing = handing_over(nobody, settlement)
-        done = audited(
-            lambda: Intervention.DONE if drive(store, freeing) else Intervention.BUSY, record, audit
-        )
-        return done is Intervention.DONE
+        nobody = record.ticket(owner=uuid4())
+        settlement = freed._replace(expires_in=0) if forgetting else freed
+
+        def free() -> Intervention:
+            handed = handed_over(store, nobody, settlement)
+            return Intervention.DONE if handed else Intervention.BUSY
+
+        return audited(free, record, audit) is Intervention.DONE
 
     def _token(self, record: Record) -> UUID:
         return suspension_token(self.name, record.id, record.attempt)
@@ -123,21 +122,17 @@ class DurableOperation(LeaseOperation):
         self.execution = execution
 
     def _judge(self, record: Record) -> Verdict:
-        return self._judged(drive(self.store, self._awake(record)))
-
-    async def _ajudge(self, record: Record) -> Verdict:
-        """See _judge()."""
-        return self._judged(await adrive(self.store, self._awake(record)))
+        return super()._judge(self._awake(record))
 
     def _read(self, record: Record) -> Verdict:
         return rules.read(record, self.ticket, self._unanswered, self.resuming)
 
-    def _awake(self, record: Record) -> Commands[Record]:
+    def _awake(self, record: Record) -> Record:
         """Resume a record that our own execution has suspended. Return any other one unchanged."""
         if not (isinstance(self._read(record), Busy) and self.execution.has_suspended(record)):
             return record
         self.resuming = record.attempt
-        self.record = record = yield from resuming(self.ticket, record)
+        self.record = record = resumed(self.store, self.ticket, record)
         if not rules.owned(record, self.ticket):
             self.resuming = 0
         return record
@@ -156,41 +151,31 @@ class DurableOperation(LeaseOperation):
 class Suspending(Settling):
     """The settlement that suspends a record."""
 
-    def refused(self) -> Commands[bool]:
-        return (yield from handed_over_before(self.ticket, self.settlement)) or (
-            yield from super().refused()
-        )
-
-    def _written_anew(self) -> Commands[bool]:
-        return (yield from handing_over(self.ticket, self.settlement))
+    def _is_written(self) -> bool:
+        return handed_over(self.operation.store, self.ticket, self.settlement)
 
 
-def handing_over(ticket: Ticket, handover: Settlement) -> Commands[bool]:
-    """Hand a record over from another token. Return whether it is the ticket's now."""
-    settled: bool = yield Settle(ticket, handover)
-    return settled or (yield from handed_over_before(ticket, handover))
+def handed_over(store: BaseStore, ticket: Ticket, handover: Settlement) -> bool:
+    """Hand a record over from another token. Return whether it is the ticket's now.
 
-
-def handed_over_before(ticket: Ticket, handover: Settlement) -> Commands[bool]:
-    """Return whether a refused handover had been made: by an earlier try whose response was lost.
-
-    Writes it again.
+    A refused handover is written again, as the ticket's own: it may have been made by an earlier
+    try whose response was lost.
     """
-    settled: bool = yield Settle(ticket, handover._replace(fence=ticket.owner))
-    return settled
+    again = handover._replace(fence=ticket.owner)
+    return store.settle(ticket, handover) or store.settle(ticket, again)
 
 
-def resuming(ticket: Ticket, record: Record) -> Commands[Record]:
+def resumed(store: BaseStore, ticket: Ticket, record: Record) -> Record:
     """Resume a suspended record under this ticket.
 
     Returns it unchanged if another invocation won the race.
     """
     handover = conclusions.handover(record, ticket)
     try:
-        ours = yield from handing_over(ticket, handover)
+        ours = handed_over(store, ticket, handover)
     except StoreUnavailable:
-        yield Pause(PAUSE)
-        ours = yield from handing_over(ticket, handover)
+        time.sleep(PAUSE)
+        ours = handed_over(store, ticket, handover)
     return record._replace(owner=ticket.owner) if ours else record
 
 

@@ -27,19 +27,9 @@ class MeteredStore(WrappedStore):
         with measured(self._alias, "claim"):
             return self.store.claim(ticket)
 
-    async def aclaim(self, ticket: Ticket) -> Record:
-        """See claim()."""
-        with measured(self._alias, "claim"):
-            return await self.store.aclaim(ticket)
-
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         with measured(self._alias, "settle"):
             return self.store.settle(ticket, settlement)
-
-    async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """See settle()."""
-        with measured(self._alias, "settle"):
-            return await self.store.asettle(ticket, settlement)
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         with measured(self._alias, "renew"):

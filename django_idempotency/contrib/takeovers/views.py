@@ -10,10 +10,10 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ...core.conclusions import Ending, SettledState, WorkResult
-from ...core.concurrency import run_to_completion
 from ...core.records import MISSING, Outcome, OutcomeKind, shortened
 from ...core.rules import original_request
 from ...core.statuses import HeaderStatus
+from ...engine import threads
 from ...engine.operation import Operation
 from ...errors import ConfigurationError, OperationHeld
 from ...http.call import Call
@@ -110,7 +110,7 @@ async def adecide(call: Call) -> HttpResponseBase | None:
     if found is None:
         return None
     with call.room():
-        await run_to_completion(call.operation.asettle(found.ending))
+        await threads.asettle(call.operation, found.ending)
     return await sync_to_async(_conclude)(call, found)
 
 

@@ -34,15 +34,12 @@ class RecordCache(Protocol):
     """Keeps copies, in one trip per verb. It decides nothing, and may forget at any time. Verbs may
     raise.
 
-    A cache that is local to this process may set `local = True`. It is then also called in an event
-    loop, and gets no records of work in progress, because other processes would not see them.
+    A cache that is local to this process may set `local = True`. It then gets no records of work in
+    progress, because other processes would not see them.
     """
 
     def peek(self, record_id: UUID) -> Record | None:
         """Return the copy, with `read_at` as it is now; `None` when there is none."""
-
-    async def apeek(self, record_id: UUID) -> Record | None:
-        """See peek()."""
 
     def put(self, record: Record, *, seconds: float) -> None:
         """Keep a copy for at most `seconds`, in place of an earlier one."""
@@ -96,10 +93,6 @@ class LocalCache:
             self._entries.move_to_end(record_id)
             return record
 
-    async def apeek(self, record_id: UUID) -> Record | None:
-        """See peek()."""
-        return self.peek(record_id)
-
     def put(self, record: Record, *, seconds: float) -> None:
         with self._lock:
             self._entries.pop(record.id, None)
@@ -145,13 +138,6 @@ class CircuitBreaker:
         if self._allows_call():
             with self._watched():
                 return self._front.peek(record_id)
-        return None
-
-    async def apeek(self, record_id: UUID) -> Record | None:
-        """See peek()."""
-        if self._allows_call():
-            with self._watched():
-                return await self._front.apeek(record_id)
         return None
 
     def put(self, record: Record, *, seconds: float) -> None:

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 from uuid import UUID
 
 from ...core import rules
 from ...core.conclusions import settled as settled_record
-from ...core.concurrency import in_thread, new_lock
+from ...core.concurrency import new_lock
 from ...core.interventions import Intervention, Wanted
 from ...core.records import Record, Settlement, Status, Ticket
 from ..base import Audit, BaseStore
@@ -115,17 +115,6 @@ class LayeredStore(WrappedStore):
             self._put(copy)
         return record
 
-    async def aclaim(self, ticket: Ticket) -> Record:
-        """See claim()."""
-        known = await self.front.apeek(ticket.id)
-        if known is not None and rules.answerable_from_copy(known, ticket):
-            return known
-        asked = self._clock()
-        record = await self.store.aclaim(ticket)
-        if (copy := self._copy(ticket, record, asked)) is not None:
-            await self._called(self._put, copy, here=self.front.local)
-        return record
-
     def _copy(self, ticket: Ticket, record: Record, asked: float) -> _Copy | None:
         """Return the copy that the front may keep of the authority's record, and note what the
         settle will need.
@@ -155,23 +144,6 @@ class LayeredStore(WrappedStore):
         if settled:
             self._after_commit(ticket, settlement, began)
         return settled
-
-    async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """See settle()."""
-        began = self._clock()
-        settled = await self.store.asettle(ticket, settlement)
-        if settled:
-            # An open transaction belongs to a thread.
-            here = self.front.local and not self.store.supports_atomic
-            await self._called(self._after_commit, ticket, settlement, began, here=here)
-        return settled
-
-    async def _called(self, call: Callable[..., None], *arguments: Any, here: bool) -> None:
-        """Run `call` in a thread, because it may block; or directly, if `here`."""
-        if here:
-            call(*arguments)
-        else:
-            await in_thread(call, *arguments, close=self.close)
 
     def _after_commit(self, ticket: Ticket, settlement: Settlement, began: float) -> None:
         self.store.after_commit(partial(self._committed, ticket, settlement, began))

@@ -26,7 +26,6 @@ from ...errors import (
 )
 from ..base import Audit, BaseStore, Guard, Purged, Scanned
 from ..blocks import Before, drop_if_cut, in_transaction
-from ..lending import in_database_thread
 from . import database_errors
 from .database_errors import translate, translated
 from .guard import ACTIVE_GUARDS, InnerGuard, TransactionGuard
@@ -176,10 +175,6 @@ class ORMStore(BaseStore):
         row = sql.fetched(connection, sql.select(ticket.id, joined=joined))
         return None if row is None else sql.record(row, connection)
 
-    async def aclaim(self, ticket: Ticket) -> Record:
-        """See claim()."""
-        return await in_database_thread(self.claim, ticket)
-
     # ---------------------------------------------------------------------------------------- guard
 
     def guard(
@@ -237,10 +232,6 @@ class ORMStore(BaseStore):
         except BaseException:
             drop_if_cut(connection)
             raise
-
-    async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """See settle()."""
-        return await in_database_thread(self.settle, ticket, settlement)
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         """See BaseStore.renew().

@@ -1,22 +1,15 @@
-"""Runs the Redis store's scripts, which survive a flush: one client per process, and one per event
-loop.
-"""
+"""Runs the Redis store's scripts, which survive a flush: one client per process."""
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
-from contextlib import suppress
-from functools import cached_property, partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
-from ...core.concurrency import in_thread, new_lock
-from ...core.driving import adrive, drive
 from ...core.records import prints
 from ...errors import StoreRefused, StoreUnavailable
-from .connecting import cache_of, new_async_client, new_client, node_of
+from .connecting import cache_of, new_client, node_of
 from .layout import SCRIPTS
 
 #: Keys of the server that one step of a scan looks at.
@@ -92,8 +85,6 @@ class RedisClient:
         self._alias = alias
         self._timeout = timeout
         self.min_replicas = min_replicas
-        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Kept] = WeakKeyDictionary()
-        self._lock = new_lock()
         self._translated = Translated(self._leave_outdated)
 
     def name(self, key: str) -> str:
@@ -103,23 +94,15 @@ class RedisClient:
     def ask(self, call: Call) -> Any:
         with self._translated:
             if call.wrote is None or not self.min_replicas:
-                return drive(_evaluated(call), partial(_asked, self._sync))
-            return self._replicated(call.wrote, *self._piped(self._sync, call).execute())
-
-    async def aask(self, call: Call) -> Any:
-        """See ask()."""
-        client = (await self._async()).client
-        if client is None:
-            return await in_thread(self.ask, call, thread_sensitive=False)
-        try:
-            with TRANSLATED:
-                if call.wrote is None or not self.min_replicas:
-                    return await adrive(_evaluated(call), partial(_asked, client))
-                return self._replicated(call.wrote, *await self._piped(client, call).execute())
-        except StoreRefused as refused:
-            if (pool := outdated(client, refused.__cause__)) is not None:
-                await pool.disconnect(inuse_connections=False)
-            raise
+                return _evaluated(self._sync, call)
+            reply, replicas = self._piped(call).execute()
+        if replicas < self.min_replicas and call.wrote(reply):
+            raise NotReplicated(
+                f"Only {replicas} of {self.min_replicas} replicas have what was written, "
+                "so a failover may lose it. "
+                "Send the request again."
+            )
+        return reply
 
     def ask_all(self, calls: Sequence[Call]) -> tuple[list[Any], StoreUnavailable | None]:
         """Run many calls in one trip (in a cluster, one per node).
@@ -181,13 +164,13 @@ class RedisClient:
 
     # ------------------------------------------------------------------------------------- one call
 
-    def _piped(self, client: Any, call: Call) -> Any:
+    def _piped(self, call: Call) -> Any:
         """Return a pipeline that writes, then waits for the replicas.
 
         The script is sent as text: by its hash, the pipeline would first ask whether the server has
         it, one more trip.
         """
-        pipeline = client.pipeline(transaction=False)
+        pipeline = self._sync.pipeline(transaction=False)
         pipeline.eval(SCRIPTS[call.script].text, 1, call.name, *call.arguments)
         pipeline.wait(self.min_replicas, self._patience)
         return pipeline
@@ -198,15 +181,6 @@ class RedisClient:
         times a second.
         """
         return max(1, int(self._timeout * 500))
-
-    def _replicated(self, wrote: Callable[[Any], bool], reply: Any, replicas: int) -> Any:
-        if replicas < self.min_replicas and wrote(reply):
-            raise NotReplicated(
-                f"Only {replicas} of {self.min_replicas} replicas have what was written, "
-                "so a failover may lose it. "
-                "Send the request again."
-            )
-        return reply
 
     def _leave_outdated(self, error: BaseException) -> None:
         if (pool := outdated(self._sync, error)) is not None:
@@ -228,54 +202,13 @@ class RedisClient:
             self._cache, self._alias, timeout=self._timeout, min_replicas=self.min_replicas
         )
 
-    async def _async(self) -> _Kept:
-        """Return this loop's client, closed with it; its `client` is `None` if a thread asks
-        (Sentinel, a cluster).
-        """
-        loop = asyncio.get_running_loop()
-        kept = self._of_loop.get(loop)
-        if kept is None:
-            kept = _Kept(new_async_client(self._cache, self._alias, timeout=self._timeout))
-            # Under WSGI each thread has a loop, and several may iterate here at once.
-            with self._lock:
-                for ended in [other for other in list(self._of_loop) if other.is_closed()]:
-                    # Its client refers to the loop, so it would never be freed.
-                    self._of_loop.pop(ended, None)
-                self._of_loop[loop] = kept
-            await kept.begin()
-        return kept
 
-
-class _Kept:
-    """A client that is closed when its event loop ends: the last thing that a loop finishes is its
-    async generators.
-    """
-
-    def __init__(self, client: Any) -> None:
-        self.client = client
-        self._life = self._live()
-
-    async def begin(self) -> None:
-        await anext(self._life)
-
-    async def _live(self) -> AsyncGenerator[None, None]:
-        try:
-            yield
-        finally:
-            if self.client is not None:
-                await self.client.aclose()
-
-
-def _evaluated(call: Call) -> Generator[tuple[Any, ...], Any, Any]:
+def _evaluated(client: Any, call: Call) -> Any:
     """Run a script by its hash. As text, if the server does not know that yet: then it does."""
     from redis.exceptions import NoScriptError
 
-    script, given = SCRIPTS[call.script], (1, call.name, *call.arguments)
-    with suppress(NoScriptError):
-        return (yield "evalsha", script.sha, *given)
-    return (yield "eval", script.text, *given)
-
-
-def _asked(client: Any, command: tuple[Any, ...]) -> Any:
-    """Call a method of a client. That of an async one returns an awaitable."""
-    return getattr(client, command[0])(*command[1:])
+    script = SCRIPTS[call.script]
+    try:
+        return client.evalsha(script.sha, 1, call.name, *call.arguments)
+    except NoScriptError:
+        return client.eval(script.text, 1, call.name, *call.arguments)

@@ -60,38 +60,6 @@ def new_client(cache: Any, alias: str, *, timeout: float, min_replicas: int) -> 
     return factory.connect(_servers(alias)[0])
 
 
-def new_async_client(cache: Any, alias: str, *, timeout: float) -> Any:
-    """Return the same for an event loop; `None` where a thread must ask: behind Sentinel, and in a
-    cluster.
-    """
-    from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
-    from redis.asyncio.retry import Retry
-    from redis.backoff import NoBackoff
-    from redis.connection import BlockingConnectionPool as OfThreads
-    from redis.exceptions import ConnectionError as Disconnected
-    from redis.sentinel import SentinelConnectionPool
-
-    factory = cache.client.connection_factory
-    is_simple = isinstance(factory.pool_cls, type) and not issubclass(
-        factory.pool_cls, SentinelConnectionPool
-    )
-    if not is_simple or _wants_cluster(factory):
-        return None
-    given = factory.make_connection_params(_servers(alias)[0]) | factory.pool_cls_kwargs
-    for of_sync in ("parser_class", "connection_class", "timeout"):
-        given.pop(of_sync, None)
-    given |= {
-        "socket_timeout": timeout,
-        "socket_connect_timeout": timeout,
-        "retry": Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
-    }
-    if issubclass(factory.pool_cls, OfThreads):
-        return Redis.from_pool(
-            BlockingConnectionPool.from_url(given.pop("url"), timeout=timeout, **given)
-        )
-    return Redis.from_pool(ConnectionPool.from_url(given.pop("url"), **given))
-
-
 def _servers(alias: str) -> list[str]:
     """Return the addresses of the cache's LOCATION, as django-redis reads it."""
     location = caches.settings[alias]["LOCATION"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from django.core.cache import caches
@@ -13,7 +13,6 @@ from django.core.checks import CheckMessage
 
 from ...core import interventions, rules
 from ...core.conclusions import claimed, handover, unchanged
-from ...core.driving import adrive, drive
 from ...core.hashing import first_operation
 from ...core.records import Guarantee, Record, Settlement, Status, Ticket
 from ...errors import LostRace, RecordUnreadable, StoreUnavailable
@@ -29,10 +28,6 @@ CLAIM, CHANGE, RENEW, GET, DROP, PUT = "claim", "change", "renew", "get", "drop"
 MAX_TIMEOUT = 60
 #: Records in one trip of a scan: each comes whole, with a body of up to 1 MiB.
 LONGEST_BATCH = 50
-T = TypeVar("T")
-#: A verb as a generator: it yields calls, and is sent their replies. Sync and async verbs drive the
-#: same generators.
-Talk = Generator[Call, Any, T]
 
 
 class RedisStore(BaseStore):
@@ -98,39 +93,35 @@ class RedisStore(BaseStore):
     # ---------------------------------------------------------------------------------------- claim
 
     def claim(self, ticket: Ticket) -> Record:
-        return drive(self._claim(ticket), self._client.ask)
-
-    async def aclaim(self, ticket: Ticket) -> Record:
-        """See claim()."""
-        return await adrive(self._claim(ticket), self._client.aask)
-
-    def _claim(self, ticket: Ticket) -> Talk[Record]:
         runs: list[rules.Execute] = []
         try:
-            return (yield from self._claimed(ticket, runs))
+            return self._claimed(ticket, runs)
         except NotReplicated:
             with suppress(StoreUnavailable):
-                yield from self._undo(ticket, runs)
+                self._undo(ticket, runs)
             raise
 
-    def _claimed(self, ticket: Ticket, runs: list[rules.Execute]) -> Talk[Record]:
+    def _claimed(self, ticket: Ticket, runs: list[rules.Execute]) -> Record:
         """Insert a record, or find the one that is there, and take that over.
 
         Adds each takeover to `runs`, to undo it.
         """
-        operation, name, run = first_operation(ticket), self._name(ticket.id), None
+        operation = first_operation(ticket)
+        name = self._name(ticket.id)
+        run: rules.Execute | None = None
         head = packing.pack_head(Status.RUNNING, ticket.owner, 1, ticket.digest)
         given = _signed(
             ticket, head, packing.pack_life(ticket, operation), lease=ticket.lease, ttl=ticket.ttl
         )
         for tries_left in range(3, -1, -1):
-            now, found = packing.clocked((yield Call(CLAIM, name, (given,), _inserted)))
+            now, found = packing.clocked(self._client.ask(Call(CLAIM, name, (given,), _inserted)))
             if not found:
                 return _taken(rules.born(ticket, now, operation), run)
             record = signing.unsign(found, ticket.id, now)
             if record is not None and rules.owned(record, ticket):
                 if self._client.min_replicas:
-                    yield self._renewal(ticket)  # WAIT covers what its own connection has written
+                    # WAIT covers what its own connection has written.
+                    self._client.ask(self._renewal(ticket))
                 return _taken(record, run)
             if record is not None and (
                 ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket)
@@ -139,7 +130,7 @@ class RedisStore(BaseStore):
             if not tries_left:
                 break
             if record is None:  # not ours, or forged: as if it were not there
-                yield Call(DROP, name, (found,))
+                self._client.ask(Call(DROP, name, (found,)))
                 continue
             run = rules.succession(record)
             runs.append(run)
@@ -148,14 +139,12 @@ class RedisStore(BaseStore):
                 attempt=run.attempt, operation=begins, new_life=run.new_life
             )
             life = packing.pack_life(ticket if run.new_life else record, begins)
-            since = yield from self._change(
-                ticket, taking, life, f"{record.status:d}", str(record.attempt)
-            )
+            since = self._change(ticket, taking, life, f"{record.status:d}", str(record.attempt))
             if since is not None:
                 return claimed(ticket, record, since)
         raise LostRace
 
-    def _undo(self, ticket: Ticket, runs: Sequence[rules.Execute]) -> Talk[None]:
+    def _undo(self, ticket: Ticket, runs: Sequence[rules.Execute]) -> None:
         """Give up a record that this ticket has claimed and must not use.
 
         A crashed owner's record is a takeover again.
@@ -163,7 +152,7 @@ class RedisStore(BaseStore):
         What an earlier try of this ticket took is unknown, so then it is treated as a takeover,
         too.
         """
-        record = yield from self._get(self._name(ticket.id), ticket.id)
+        record = self.get(ticket.id)
         if (
             record is None
             or not rules.owned(record, ticket)
@@ -172,9 +161,9 @@ class RedisStore(BaseStore):
             return
         if record.attempt > 1 and (not runs or runs[-1].takeover):
             lapsed = unchanged(record)._replace(status=Status.RUNNING, lease_in=0)
-            yield from self._change(ticket, lapsed, packing.pack_life(record, record.operation))
+            self._change(ticket, lapsed, packing.pack_life(record, record.operation))
         else:
-            yield from self._settle(ticket, freed)
+            self.settle(ticket, freed)
 
     # -------------------------------------------------------------------------------- settle, renew
 
@@ -187,18 +176,12 @@ class RedisStore(BaseStore):
         in time, the call is reported as `lost` although its response is replayed. `min_replicas`
         asks for that: a failover would bring the claim back, and run the work again.
         """
-        return drive(self._settle(ticket, settlement), self._client.ask) is not None
-
-    async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """See settle()."""
-        return await adrive(self._settle(ticket, settlement), self._client.aask) is not None
-
-    def _settle(self, ticket: Ticket, settlement: Settlement) -> Talk[datetime | None]:
-        return self._change(ticket, settlement, packing.pack_life(ticket, settlement.operation))
+        life = packing.pack_life(ticket, settlement.operation)
+        return self._change(ticket, settlement, life) is not None
 
     def _change(
         self, ticket: Ticket, settlement: Settlement, life: bytes, *seen: bytes | str
-    ) -> Talk[datetime | None]:
+    ) -> datetime | None:
         """Write the record if `fence` still owns it, and return the server's clock; `None` if it
         has changed.
 
@@ -210,13 +193,14 @@ class RedisStore(BaseStore):
             settlement.status, ticket.owner, settlement.attempt, settlement.digest
         )
         outcome = packing.pack_outcome(settlement.outcome)
-        new_life, seen = "1" if settlement.new_life else "", (settlement.fence.bytes, *seen)
+        new_life = "1" if settlement.new_life else ""
+        seen = (settlement.fence.bytes, *seen)
         for _ in range(3):
             given = _signed(
                 ticket, head, life, outcome, lease=settlement.lease_in, ttl=settlement.expires_in
             )
-            answer = yield Call(
-                CHANGE, self._name(ticket.id), (given, new_life, *seen), wrote=_changed
+            answer = self._client.ask(
+                Call(CHANGE, self._name(ticket.id), (given, new_life, *seen), wrote=_changed)
             )
             if not _changed(answer):
                 if answer is None or signing.unsign(answer, ticket.id, ticket.now) is None:
@@ -246,10 +230,10 @@ class RedisStore(BaseStore):
     # ----------------------------------------------------------------------------------- get, purge
 
     def get(self, record_id: UUID) -> Record | None:
-        return drive(self._get(self._name(record_id), record_id), self._client.ask)
+        return self._get(self._name(record_id), record_id)
 
-    def _get(self, name: str, record_id: UUID) -> Talk[Record | None]:
-        now, found = packing.clocked((yield Call(GET, name)))
+    def _get(self, name: str, record_id: UUID) -> Record | None:
+        now, found = packing.clocked(self._client.ask(Call(GET, name)))
         return signing.unsign(found, record_id, now) if found else None
 
     def scan(self, *, size: int = 1000, bodies: bool = False) -> Iterator[Scanned]:
@@ -295,15 +279,7 @@ class RedisStore(BaseStore):
         read. One trip.
         """
         with suppress(RecordUnreadable):
-            return drive(self._get(self._front_name(record_id), record_id), self._client.ask)
-        return None
-
-    async def apeek(self, record_id: UUID) -> Record | None:
-        """See peek()."""
-        with suppress(RecordUnreadable):
-            return await adrive(
-                self._get(self._front_name(record_id), record_id), self._client.aask
-            )
+            return self._get(self._front_name(record_id), record_id)
         return None
 
     def put(self, record: Record, *, seconds: float) -> None:

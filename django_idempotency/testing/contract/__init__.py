@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from .base import Contract
 from .claims import Claims, Guards
-from .concurrency import AsyncVariants, Histories
+from .concurrency import Histories, InOneLoop
 from .costs import Costs
 from .endings import Endings, Forgetting, Retention
 from .maintenance import Eviction, Maintenance, Scanning
@@ -35,7 +35,7 @@ class StoreContract(
     Retention,
     Scanning,
     Forgetting,
-    AsyncVariants,
+    InOneLoop,
     Guards,
     Costs,
     Eviction,

@@ -1,7 +1,7 @@
 """Many calls at one moment, from several processes if these can reach the store: one runs, and none
 fails.
 
-The async verbs are tried in one loop. The last tests ask whether an order explains all that clients
+The verbs are also called by the threads of one event loop. The last tests ask whether an order explains all that clients
 see who fail, die, return late and retry.
 """
 
@@ -30,6 +30,7 @@ from ...core import conclusions, rules
 from ...core.conclusions import SettledState
 from ...core.records import Guarantee, Outcome, Settlement, Status, Ticket
 from ...core.rules import Busy, Execute, Mismatch, Replay
+from ...engine.threads import in_thread_of
 from ...errors import InProgress, LostRace
 from ...stores.base import BaseStore
 from ..linearizability import Answer, Call, History, assert_linearizable
@@ -291,8 +292,8 @@ def runners(
 # -------------------------------------------------------------------------------- in one event loop
 
 
-class AsyncVariants(Contract):
-    """Tests of `aclaim` and `asettle`."""
+class InOneLoop(Contract):
+    """Tests of the verbs in the threads of one event loop."""
 
     def test_a_life_in_one_loop(self, store: BaseStore) -> None:
         """One loop sees a first run, a busy key, another body, a takeover, a late owner, a release
@@ -300,7 +301,10 @@ class AsyncVariants(Contract):
         """
 
         async def verdict(ticket: Ticket) -> rules.Verdict:
-            return rules.read(await store.aclaim(ticket), ticket)
+            return rules.read(await in_thread_of(store, store.claim, ticket), ticket)
+
+        async def settle(ticket: Ticket, settlement: Settlement) -> bool:
+            return await in_thread_of(store, store.settle, ticket, settlement)
 
         async def live() -> None:
             first, second, third = make_ticket(lease=0), make_ticket(), make_ticket()
@@ -311,9 +315,9 @@ class AsyncVariants(Contract):
             late = self.settlement(
                 first, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0]
             )
-            assert await store.asettle(first, late) is False
+            assert await settle(first, late) is False
             released = self.settlement(second, SettledState.BOUND, Execute(attempt=2))
-            assert await store.asettle(second, released) is True
+            assert await settle(second, released) is True
             assert await verdict(third) == Execute(attempt=3)
             for number, outcome in enumerate(self.outcomes):
                 ticket = make_ticket(key=f"{number}")
@@ -321,7 +325,7 @@ class AsyncVariants(Contract):
                 settlement = self.settlement(
                     ticket, SettledState.COMPLETED, Execute(attempt=1), outcome
                 )
-                assert await store.asettle(ticket, settlement) is True
+                assert await settle(ticket, settlement) is True
                 assert await verdict(make_ticket(key=f"{number}")) == Replay(
                     outcome=outcome, attempt=1
                 )
@@ -334,7 +338,8 @@ class AsyncVariants(Contract):
         """
 
         async def claim(tickets: list[Ticket]) -> Counter[str]:
-            records = await asyncio.gather(*[store.aclaim(ticket) for ticket in tickets])
+            claims = [in_thread_of(store, store.claim, ticket) for ticket in tickets]
+            records = await asyncio.gather(*claims)
             return names(
                 rules.read(record, ticket) for record, ticket in zip(records, tickets, strict=True)
             )

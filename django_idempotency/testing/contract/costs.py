@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sized
+from collections.abc import Iterable, Sized
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
 
 from ...core.conclusions import SettledState
-from ...core.driving import adrive, drive
 from ...core.hashing import first_operation
 from ...core.records import Ticket
 from ...core.rules import Execute
@@ -34,8 +32,6 @@ STEPS = (
     *("late settle", "renew", "renew many", "get"),
 )
 
-#: The verbs that have an async variant.
-ASYNC = ("claim", "settle")
 #: Its name, the verb, and the verb's arguments.
 Step = tuple[str, str, tuple[Any, ...]]
 
@@ -49,30 +45,10 @@ class Costs(Contract):
         """Each verb takes the trips that the subclass declares."""
         expected = self._expected()
 
-        def do(step: Step) -> None:
-            getattr(store, step[1])(*step[2])
-
-        drive(self._play("warm", ()), do)
+        self._play(store, "warm", ())
         with self.trips(store) as trips:
-            counted = drive(self._play("run", trips), do)
+            counted = self._play(store, "run", trips)
         assert {name: count for name, count in counted.items() if name in expected} == expected
-
-    def test_async_trips(self, store: BaseStore) -> None:
-        """The async variants take the same number of trips."""
-        expected = self._expected()
-
-        async def do(step: Step) -> None:
-            await getattr(store, f"a{step[1]}")(*step[2])
-
-        async def live(trips: Sized) -> dict[str, int]:
-            await adrive(self._play("warm", (), *ASYNC), do)  # connected
-            return await adrive(self._play("run", trips, *ASYNC), do)
-
-        with self.trips(store) as trips:
-            counted = async_to_sync(live)(trips)
-        assert {
-            name: count for name, count in counted.items() if expected.get(name, count) != count
-        } == {}
 
     def _expected(self) -> dict[str, int]:
         costs = self.expected_costs()
@@ -113,12 +89,11 @@ class Costs(Contract):
         yield "new life", "claim", (new,)
         yield "renew many", "renew", ([last, new],)
 
-    def _play(self, key: str, trips: Sized, *verbs: str) -> Generator[Step, None, dict[str, int]]:
-        """Yield each step, or those with these verbs, to be done. Return what each took."""
+    def _play(self, store: BaseStore, key: str, trips: Sized) -> dict[str, int]:
+        """Take each step, and return what it took."""
         counted = {}
-        for step in self._steps(key):
-            if step[1] in verbs or not verbs:
-                before = len(trips)
-                yield step
-                counted[step[0]] = len(trips) - before
+        for name, verb, arguments in self._steps(key):
+            before = len(trips)
+            getattr(store, verb)(*arguments)
+            counted[name] = len(trips) - before
         return counted

@@ -4,14 +4,12 @@ never differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import pytest
-from asgiref.sync import async_to_sync
 
 from ...core import rules
 from ...core.conclusions import SettledState
@@ -84,16 +82,12 @@ class Pair:
         self.contract.elapse(self.store, seconds)
         self.now += timedelta(seconds=seconds)
 
-    def ask(
-        self, verb: str, *given: Any, twin: bool = False, model: tuple[Any, ...] | None = None
-    ) -> tuple[Any, Any]:
+    def ask(self, verb: str, *given: Any, model: tuple[Any, ...] | None = None) -> tuple[Any, Any]:
         """Call both in the same way, or the model with its own arguments; compare the results and
         return both.
         """
-        ask: Callable[..., Any] = (
-            async_to_sync(getattr(self.store, f"a{verb}")) if twin else getattr(self.store, verb)
-        )
-        found, expected = ask(*given), getattr(self.model, verb)(*(model or given))
+        found = getattr(self.store, verb)(*given)
+        expected = getattr(self.model, verb)(*(model or given))
         if isinstance(expected, Record):
             assert isinstance(found, Record)
             assert self.shown(found, expected) == self.shown(expected, expected)
@@ -186,8 +180,8 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
             self.tickets: list[Ticket] = []
             self.runs: list[Run] = []
 
-        def _claim(self, ticket: Ticket, *, twin: bool) -> None:
-            found = self.pair.ask("claim", ticket, twin=twin)
+        def _claim(self, ticket: Ticket) -> None:
+            found = self.pair.ask("claim", ticket)
             run = rules.read(found[0], ticket)
             if isinstance(run, Execute):
                 self.runs.append(Run(ticket, run, found))
@@ -199,45 +193,39 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
             guarantee=st.sampled_from(Guarantee),
             lease=some_lease,
             ttl=some_ttl,
-            twin=st.booleans(),
         )
         def claim(self, **given: Any) -> None:
-            twin = given.pop("twin")
             ticket = self.pair.ticket(path=f"/{given['ttl']}/", **given)
             self.tickets.append(ticket)
-            self._claim(ticket, twin=twin)
+            self._claim(ticket)
 
         @precondition(lambda self: self.tickets)
-        @rule(nth=latest, twin=st.booleans())
-        def claim_again(self, nth: int, twin: bool) -> None:
-            self._claim(_from_the_end(self.tickets, nth), twin=twin)
+        @rule(nth=latest)
+        def claim_again(self, nth: int) -> None:
+            self._claim(_from_the_end(self.tickets, nth))
 
         @precondition(lambda self: self.tickets)
-        @rule(twin=st.booleans())
-        def crash(self, twin: bool) -> None:
+        @rule()
+        def crash(self) -> None:
             """Let the last caller fall silent, and make another call with the same request."""
             silent = self.tickets[-1]
             self.pair.elapse(4 * HOUR)
             ticket = silent._replace(owner=self.pair.ticket(silent.key).owner)
             self.tickets.append(ticket)
-            self._claim(ticket, twin=twin)
+            self._claim(ticket)
 
         @precondition(lambda self: self.runs)
-        @rule(leave=some_leave, outcome=outcomes, ttl=st.none() | some_ttl, twin=st.booleans())
-        def settle(
-            self, leave: SettledState, outcome: Outcome, ttl: float | None, twin: bool
-        ) -> None:
-            self._settle(self.runs[-1], leave, outcome, ttl, twin=twin)
+        @rule(leave=some_leave, outcome=outcomes, ttl=st.none() | some_ttl)
+        def settle(self, leave: SettledState, outcome: Outcome, ttl: float | None) -> None:
+            self._settle(self.runs[-1], leave, outcome, ttl)
 
         @precondition(lambda self: len(self.runs) > 1)
-        @rule(nth=latest, leave=some_leave, twin=st.booleans())
-        def settle_late(self, nth: int, leave: SettledState, twin: bool) -> None:
-            self._settle(
-                _from_the_end(self.runs[:-1], nth), leave, contract.outcomes[0], None, twin=twin
-            )
+        @rule(nth=latest, leave=some_leave)
+        def settle_late(self, nth: int, leave: SettledState) -> None:
+            self._settle(_from_the_end(self.runs[:-1], nth), leave, contract.outcomes[0], None)
 
         def _settle(
-            self, run: Run, leave: SettledState, outcome: Outcome, ttl: float | None, *, twin: bool
+            self, run: Run, leave: SettledState, outcome: Outcome, ttl: float | None
         ) -> None:
             terms = [
                 (
@@ -246,7 +234,7 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
                 )
                 for fence in run.found
             ]
-            self.pair.ask("settle", *terms[0], twin=twin, model=terms[1])
+            self.pair.ask("settle", *terms[0], model=terms[1])
             self.pair.bury()
 
         @precondition(lambda self: self.tickets)

@@ -527,13 +527,9 @@ def test_without_a_store(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
             raise StoreUnavailable
         return really(ticket)
 
-    async def aclaim(ticket: Any) -> Any:
-        return claim(ticket)
-
     store = stores["default"]
     really = store.claim
     monkeypatch.setattr(store, "claim", claim)
-    monkeypatch.setattr(store, "aclaim", aclaim)
     options = {"concurrency": 1} if mode == "async" else {}
     report = process(range(9), guarded(Runs(), mode), mode, **options)
     assert outcomes(report) == {

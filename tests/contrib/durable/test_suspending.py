@@ -13,11 +13,11 @@ from uuid import UUID
 
 import pytest
 
-from django_idempotency.contrib.durable.suspending import DurableOperation, Execution, resuming
+from django_idempotency.contrib.durable.suspending import DurableOperation, Execution, resumed
 from django_idempotency.core import conclusions, rules
 from django_idempotency.core.records import Record, Status, Ticket
 from django_idempotency.core.rules import TRIES, Busy, Contended, Execute, Race
-from django_idempotency.engine.commands import drive
+from django_idempotency.engine import threads
 from django_idempotency.errors import LostRace, StoreUnavailable
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.tickets import make_ticket
@@ -48,7 +48,10 @@ def test_waking_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
     monkeypatch.setattr("django_idempotency.contrib.durable.suspending.PAUSE", 0.001)
     theirs, ours = record_of(LEASED, owner=OTHER, attempt=2), record_of(LEASED, attempt=2)
-    for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
+    for opening in (
+        lambda call: call.open(wait=20),
+        lambda call: asyncio.run(threads.aopen(call, wait=20)),
+    ):
         settles = [StoreUnavailable(), StoreUnavailable()]
         call, listener = executing(FakeStore(claims=[theirs, asleep(2), ours], settles=settles))
         assert opening(call) == Execute(attempt=2, resumed=True)
@@ -79,7 +82,7 @@ def test_resuming_what_another_has_resumed(
     all that is said.
     """
     monkeypatch.setattr("django_idempotency.core.rules.RACE_PAUSE", 0.0)
-    for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
+    for opening in (lambda call: call.open(), lambda call: asyncio.run(threads.aopen(call))):
         store = FakeStore(claims=[asleep()] * tries, settles=[settled] * tries)
         call, listener = executing(store)
         assert isinstance(opening(call), verdict)
@@ -92,7 +95,10 @@ def test_a_first_run_after_a_sleep_of_another_life(monkeypatch: pytest.MonkeyPat
     """
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
-    for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
+    for opening in (
+        lambda call: call.open(wait=20),
+        lambda call: asyncio.run(threads.aopen(call, wait=20)),
+    ):
         call, listener = executing(
             FakeStore(claims=[asleep(), record_of(LEASED)], settles=[False, False])
         )
@@ -103,7 +109,7 @@ def test_a_first_run_after_a_sleep_of_another_life(monkeypatch: pytest.MonkeyPat
 def test_a_record_of_another_execution_is_not_resumed() -> None:
     """A record of another execution is not resumed, nor ours by a call outside an execution."""
     other = replace(EXECUTION, name="order-18")
-    for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
+    for opening in (lambda call: call.open(), lambda call: asyncio.run(threads.aopen(call))):
         for make in (partial(executing, execution=other), partial(operation, lease=True)):
             call, listener = make(store := FakeStore(claims=[asleep()]))
             assert isinstance(opening(call), Busy)
@@ -114,9 +120,9 @@ def test_a_cancellation_while_it_resumes() -> None:
     """The execution finds its record suspended again, and resumes it on its next call."""
     call, listener = executing(store := SlowStore(claims=[asleep()]))
     assert cancelled(call, store)
-    resumed, suspended = store.settled
-    assert (resumed.fence, suspended.fence) == (asleep().owner, LEASED.owner)
-    assert (suspended.status, listener.events) == (Status.RUNNING, ["suspended"])
+    waking, suspended = store.settled
+    assert (waking.fence, suspended.fence) == (asleep().owner, LEASED.owner)
+    assert (suspended.status, listener.events) == (Status.RUNNING, ["resumed", "suspended"])
 
 
 # ------------------------------------------------------------------------------------------ by hand
@@ -190,7 +196,7 @@ def test_let_go(store: MemoryStore) -> None:
         assert let(EXECUTION, owner.id) is True
         assert [(record.status, record.attempt) for record in audited] == [(Status.RUNNING, 1)]
         assert let(EXECUTION, owner.id) is False
-        assert drive(store, resuming(make_ticket(key=owner.key), seen)) == seen
+        assert resumed(store, make_ticket(key=owner.key), seen) == seen
         again = make_ticket(key=owner.key)
         assert rules.read(store.claim(again), again) == run
 
@@ -203,7 +209,7 @@ def test_let_go_of_what_wakes(store: MemoryStore, monkeypatch: pytest.MonkeyPatc
     def looked(record_id: UUID) -> Record | None:
         record = look(record_id)
         assert record is not None
-        drive(store, resuming(awake, record))
+        resumed(store, awake, record)
         return record
 
     monkeypatch.setattr(store, "get", looked)

@@ -246,7 +246,6 @@ def test_a_settle_that_is_not_written(
     monkeypatch.setattr("django_idempotency.engine.lease.deferring.add", lambda _: False)
     with monkeypatch.context() as outage:
         outage.setattr(store, "settle", away)
-        outage.setattr(store, "asettle", away)
         if undo is None:
             book("visa")
         else:

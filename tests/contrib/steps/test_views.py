@@ -122,7 +122,6 @@ def test_a_settle_that_is_not_written(
     monkeypatch.setattr("django_idempotency.engine.lease.deferring.add", lambda _: False)
     with monkeypatch.context() as outage:
         outage.setattr(stores["default"], "settle", away)
-        outage.setattr(stores["default"], "asettle", away)
         response = send(door)
     assert (response.status_code, response.json()["code"]) == (503, "outcome-unknown")
     assert response["Idempotency-Status"] == "unknown"

@@ -216,11 +216,7 @@ def test_other_problems(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: Any) -> Any:
         raise StoreUnavailable
 
-    async def aaway(*_: Any) -> Any:
-        raise StoreUnavailable
-
     monkeypatch.setattr(stores["default"], "claim", away)
-    monkeypatch.setattr(stores["default"], "aclaim", aaway)
     assert shop.call().said == ("store-unavailable", "same-key")
     assert effects() == 1
 

@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
-from asgiref.sync import async_to_sync
 from botocore.config import Config
 from django.core.exceptions import ImproperlyConfigured
 
@@ -625,8 +624,6 @@ def verbs(store: DynamoDBStore) -> list[Callable[[], object]]:
         lambda: store.renew([ticket]),
         lambda: store.renew([ticket, make_ticket(key="other")]),
         lambda: store.get(ticket.id),
-        lambda: async_to_sync(store.aclaim)(ticket),
-        lambda: async_to_sync(store.asettle)(ticket, settlement),
     ]
 
 

@@ -47,9 +47,6 @@ class FarCache:
             else None
         )
 
-    async def apeek(self, record_id: UUID) -> Record | None:
-        return self.peek(record_id)
-
     def put(self, record: Record, *, seconds: float) -> None:
         self._trip("put")
         if connection.in_atomic_block:

@@ -11,7 +11,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from asgiref.sync import async_to_sync
 
 from django_idempotency.core.records import Outcome, Record, Status
 from django_idempotency.errors import StoreRefused, StoreUnavailable
@@ -50,7 +49,6 @@ class TestLocalFront:
         assert local.peek(record.id) == record._replace(
             read_at=record.read_at + timedelta(seconds=1.5)
         )
-        assert async_to_sync(local.apeek)(record.id) == local.peek(record.id)
         assert local.peek(UUID(int=1)) is None
 
     @pytest.mark.parametrize(
@@ -142,7 +140,6 @@ class TestSheltered:
         """A failing front counts as empty."""
         for ask in (
             lambda: breaker.peek(UUID(int=1)),
-            lambda: async_to_sync(breaker.apeek)(UUID(int=1)),
             lambda: breaker.put(finished(), seconds=1),
         ):
             far.error, breaker._failing = error, False

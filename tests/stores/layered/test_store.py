@@ -20,11 +20,10 @@ from redis import Redis
 from django_idempotency import conf
 from django_idempotency.core import conclusions, rules
 from django_idempotency.core.conclusions import Ending, WorkResult
-from django_idempotency.core.concurrency import in_thread
-from django_idempotency.core.hashing import first_operation
 from django_idempotency.core.interventions import CHANGES, Intervention, erased, released
-from django_idempotency.core.records import Guarantee, Record, Settlement, Status, Ticket
+from django_idempotency.core.records import Guarantee, Record, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay
+from django_idempotency.engine import threads
 from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.errors import StoreUnavailable, WritesRolledBack
 from django_idempotency.models import IdempotencyRecord
@@ -261,13 +260,15 @@ class TestTrips:
         assert authority.verbs == ["claim", "settle"]
 
     def test_async(self, layers: Layers) -> None:
-        """The async verbs take the same trips, and send no query from the event loop."""
+        """An event loop takes the same trips, and sends no query itself."""
 
         async def run(times: int) -> None:
             for _ in range(times):
                 operation = LeaseOperation(layers.store, make_ticket(), Listener())
-                if isinstance(await operation.aopen(), Execute):
-                    await operation.asettle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
+                if isinstance(await threads.aopen(operation), Execute):
+                    await threads.asettle(
+                        operation, Ending(WorkResult.KEPT, OUTCOME, succeeded=True)
+                    )
 
         async_to_sync(run)(1)
         assert layers.asked() == (["peek", "put", "put"], ["claim", "settle"])
@@ -752,16 +753,18 @@ class TestBehindRedis:
         assert Call(store=store).run() == Replay(outcome=OUTCOME, attempt=1)
 
     def test_async(self, redis: RedisStore) -> None:
-        """The async verbs use redis.asyncio."""
+        """Of tasks that wait in one event loop, one executes, and the others get its response."""
         store = LayeredStore(front=redis, authority=ORMStore())
 
         async def burst() -> list[str]:
             async def call() -> str:
                 operation = LeaseOperation(store, make_ticket(), Listener())
-                verdict = await operation.aopen(wait=5)
+                verdict = await threads.aopen(operation, wait=5)
                 if isinstance(verdict, Execute):
                     await asyncio.sleep(0.1)
-                    await operation.asettle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
+                    await threads.asettle(
+                        operation, Ending(WorkResult.KEPT, OUTCOME, succeeded=True)
+                    )
                 return type(verdict).__name__
 
             return sorted(await asyncio.gather(*(call() for _ in range(8))))
@@ -770,43 +773,6 @@ class TestBehindRedis:
 
 
 # ------------------------------------------------------------------------------------- construction
-
-
-@pytest.mark.parametrize(
-    ("front", "authority", "hops"),
-    [
-        (LocalCache, MemoryStore, []),  # nothing blocks
-        (LocalCache, ORMStore, ["_after_commit"]),  # in the thread that has the transaction
-        (lambda: FarCache(Stopwatch()), MemoryStore, ["_put", "_after_commit"]),
-    ],
-)
-@pytest.mark.django_db(transaction=True)
-def test_hops(front: Any, authority: Any, hops: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An event loop uses a thread for what may block, and for nothing else."""
-    seen: list[str] = []
-
-    def noted(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        seen.append(call.__name__)
-        return in_thread(call, *given, **named)
-
-    monkeypatch.setattr("django_idempotency.stores.layered.store.in_thread", noted)
-    store, ticket = LayeredStore(front=front(), authority=authority()), make_ticket()
-    settlement = Settlement(
-        status=Status.COMPLETED,
-        fence=ticket.owner,
-        attempt=1,
-        digest=ticket.digest,
-        operation=first_operation(ticket),
-        outcome=OUTCOME,
-    )
-
-    async def live() -> Record:
-        await store.aclaim(ticket)
-        await store.asettle(ticket, settlement)
-        return await store.aclaim(make_ticket())
-
-    assert async_to_sync(live)().outcome == OUTCOME
-    assert seen == hops
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ own clients.
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from asgiref.sync import async_to_sync
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from pytest_django import Settings
@@ -100,21 +98,6 @@ def test_keys_are_everywhere(store: RedisStore, cluster: list[RedisNode]) -> Non
     assert store.about()["redis_version"]
 
 
-def test_async(store: RedisStore) -> None:
-    """The async verbs use a thread."""
-
-    async def live(key: str) -> tuple[int, bool, Status]:
-        ticket = make_ticket(key=key)
-        record = await store.aclaim(ticket)
-        settled = await store.asettle(ticket, settled_by(ticket))
-        return record.attempt, settled, (await store.aclaim(make_ticket(key=key))).status
-
-    async def lives() -> list[tuple[int, bool, Status]]:
-        return await asyncio.gather(*(live(str(number)) for number in range(20)))
-
-    assert asyncio.run(lives()) == [(1, True, Status.COMPLETED)] * 20
-
-
 def test_a_node_that_is_away(store: RedisStore, settings: Settings) -> None:
     """Another node names the nodes. Without any the store is unavailable."""
     cache = settings.CACHES["cluster"]
@@ -122,13 +105,11 @@ def test_a_node_that_is_away(store: RedisStore, settings: Settings) -> None:
         "cluster": {**cache, "LOCATION": ["redis://127.0.0.1:1/0", *cache["LOCATION"]]}
     }
     one = RedisStore(cache="cluster", prefix=store.prefix, timeout=5)
-    for verb in (one.claim, async_to_sync(one.aclaim)):
-        assert verb(make_ticket(key="away")).status is Status.RUNNING
+    assert one.claim(make_ticket(key="away")).status is Status.RUNNING
     settings.CACHES = {"cluster": {**cache, "LOCATION": "redis://127.0.0.1:1/0"}}
     none = RedisStore(cache="cluster")
-    for verb in (none.claim, async_to_sync(none.aclaim)):
-        with pytest.raises(StoreUnavailable):
-            verb(make_ticket())
+    with pytest.raises(StoreUnavailable):
+        none.claim(make_ticket())
 
 
 def test_a_node_that_is_away_takes_no_lease_of_others(tmp_path: Path, settings: Settings) -> None:
@@ -174,6 +155,5 @@ def test_a_node_that_is_away_takes_no_lease_of_others(tmp_path: Path, settings: 
 def test_replicas_cannot_be_waited_for(cluster: list[RedisNode]) -> None:
     """The error comes at the first use."""
     store = RedisStore(cache="cluster", min_replicas=1)
-    for verb in (store.claim, async_to_sync(store.aclaim)):
-        with pytest.raises(ImproperlyConfigured, match="min_replicas"):
-            verb(make_ticket())
+    with pytest.raises(ImproperlyConfigured, match="min_replicas"):
+        store.claim(make_ticket())

@@ -11,27 +11,23 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Any, ClassVar
 from uuid import uuid4
-from weakref import WeakKeyDictionary
 
 import pytest
-from asgiref.sync import async_to_sync
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.crypto import salted_hmac
 from django_redis import get_redis_connection
 from pytest_django import Settings
 from redis import Redis
-from redis.asyncio.connection import AbstractConnection as AsyncConnection
 from redis.connection import Connection
 
-from django_idempotency.contrib.durable.suspending import Execution, handing_over, resuming
+from django_idempotency.contrib.durable.suspending import Execution, handed_over, resumed
 from django_idempotency.core import conclusions, interventions, rules
 from django_idempotency.core.hashing import first_operation
 from django_idempotency.core.records import Outcome, Settlement, Status, Ticket
-from django_idempotency.engine.commands import adrive, drive
+from django_idempotency.engine import threads
 from django_idempotency.errors import RecordUnreadable, StoreRefused, StoreUnavailable
 from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.key_value import packing, signing
@@ -169,7 +165,7 @@ def test_idle_connections_to_a_replica_are_closed(
 def packets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Collect what connections send, one entry per packet, by the name of its first command."""
     sent: list[str] = []
-    send, asend = Connection.send_packed_command, AsyncConnection.send_packed_command
+    send = Connection.send_packed_command
 
     def name(command: Any) -> str:
         return (
@@ -184,12 +180,7 @@ def packets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             sent.append(name(command))
         send(self, command, check_health)
 
-    async def acounted(self: AsyncConnection, command: Any, check_health: bool = True) -> None:
-        sent.append(name(command))
-        await asend(self, command, check_health)
-
     monkeypatch.setattr(Connection, "send_packed_command", counted)
-    monkeypatch.setattr(AsyncConnection, "send_packed_command", acounted)
     return sent
 
 
@@ -252,8 +243,6 @@ def test_scripts_survive_a_flush(settings: Settings, tmp_path: Path) -> None:
             sent = packets(patch)
             assert store.settle(ticket, settled_by(ticket)) is True
             assert sent == ["EVALSHA", "EVAL"]
-        client.script_flush()
-        assert async_to_sync(store.aclaim)(make_ticket()).status is Status.COMPLETED
         store.close()
 
 
@@ -431,11 +420,10 @@ def test_an_empty_fallback_signs_nothing(store: RedisStore, settings: Settings, 
         )
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("crashed", [True, False])
 def test_a_takeover_without_replicas_is_one_again(
-    store: RedisStore, *, crashed: bool, again: bool, asynchronous: bool
+    store: RedisStore, *, crashed: bool, again: bool
 ) -> None:
     """Its owner crashed, and the next call must know that.
 
@@ -451,15 +439,12 @@ def test_a_takeover_without_replicas_is_one_again(
     if again:
         store.claim(second)
     with pytest.raises(StoreUnavailable, match="replicas"):
-        async_to_sync(safe.aclaim)(second) if asynchronous else safe.claim(second)
+        safe.claim(second)
     record = store.claim(third := make_ticket())
     assert (record.owner, record.attempt, record.taken) == (third.owner, 3, crashed or again)
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_suspended_record_is_not_resumed_without_replicas(
-    store: RedisStore, *, asynchronous: bool
-) -> None:
+def test_a_suspended_record_is_not_resumed_without_replicas(store: RedisStore) -> None:
     """A failover could suspend it again beside a resumed call, so a resume without replicas is
     refused.
     """
@@ -468,11 +453,11 @@ def test_a_suspended_record_is_not_resumed_without_replicas(
     record = store.claim(owner)
     asleep = Execution("order-17").suspending_ticket(record, owner)
     with pytest.raises(StoreUnavailable, match="replicas"):
-        drive(safe, handing_over(asleep, conclusions.handover(record, asleep)))
+        handed_over(safe, asleep, conclusions.handover(record, asleep))
     seen = store.claim(waking)
     assert seen.owner == asleep.owner  # still written
     with pytest.raises(StoreUnavailable, match="replicas"):
-        (async_to_sync(adrive) if asynchronous else drive)(safe, resuming(waking, seen))
+        resumed(safe, waking, seen)
 
 
 # --------------------------------------------------------------------------------------- as a front
@@ -490,9 +475,9 @@ def test_a_front_keeps_copies(store: RedisStore, server: Redis) -> None:
     (name,) = (name for name in names(store, server) if b":other" in name)
     assert 4_000 < server.pttl(name) <= 5_000
     instants = ("read_at", "lease_until", "created_at", "completed_at", "expires_at", "purge_at")
-    for seen in (other.peek(ticket.id), async_to_sync(other.apeek)(ticket.id)):
-        assert seen is not None
-        assert seen._replace(**{name: getattr(record, name) for name in instants}) == record
+    seen = other.peek(ticket.id)
+    assert seen is not None
+    assert seen._replace(**{name: getattr(record, name) for name in instants}) == record
     assert other.claim(make_ticket()).status is Status.RUNNING
     other.drop(ticket.id)
     assert other.peek(ticket.id) is None
@@ -502,9 +487,7 @@ def test_a_front_keeps_copies(store: RedisStore, server: Redis) -> None:
 def test_a_front_answers_in_one_trip(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
 ) -> None:
-    """Before the ORM store a replay or a busy key takes one packet and no statement, sync and
-    async.
-    """
+    """Before the ORM store a replay or a busy key takes one packet and no statement."""
     layered = LayeredStore(front=store, authority=ORMStore())
     done, running = make_ticket(key="done"), make_ticket(key="running")
     for ticket in (done, running):
@@ -517,17 +500,10 @@ def test_a_front_answers_in_one_trip(
 
     sent = packets(monkeypatch)
 
-    async def aclaim() -> None:
-        await store.apeek(done.id)  # connected
-        for status, retry in retries.items():
-            sent.clear()
-            assert ((await layered.aclaim(retry)).status, sent) == (status, ["EVALSHA"])
-
     with django_assert_num_queries(0):
         for status, retry in retries.items():
             sent.clear()
             assert (layered.claim(retry).status, sent) == (status, ["EVALSHA"])
-        async_to_sync(aclaim)()
 
 
 @pytest.mark.parametrize("skew", [-3600, 0, 3600])
@@ -602,7 +578,6 @@ def test_pools(store: RedisStore, settings: Settings, pool: str) -> None:
     assert pooled.claim(make_ticket()).attempt == 1
     assert pooled._client._sync.connection_pool.max_connections == 3
     assert pooled._client.name("k") == "mine:1:k"
-    assert async_to_sync(pooled.aclaim)(make_ticket()).status is Status.RUNNING
 
 
 def prefixed(key: str, key_prefix: str, version: int) -> str:
@@ -626,7 +601,7 @@ def test_a_key_function(store: RedisStore, settings: Settings) -> None:
 
 
 def test_a_pool_that_blocks(store: RedisStore, settings: Settings) -> None:
-    """Claims beyond the number of connections wait for one, async and sync."""
+    """Claims beyond the number of connections wait for one."""
     settings.CACHES = {
         "pooled": {
             "BACKEND": "django_redis.cache.RedisCache",
@@ -641,40 +616,13 @@ def test_a_pool_that_blocks(store: RedisStore, settings: Settings) -> None:
 
     async def claims() -> list[Any]:
         return await asyncio.gather(
-            *(pooled.aclaim(make_ticket(key=str(number))) for number in range(20))
+            *(
+                threads.in_thread_of(pooled, pooled.claim, make_ticket(key=str(number)))
+                for number in range(20)
+            )
         )
 
     assert [record.attempt for record in asyncio.run(claims())] == [1] * 20
-
-
-def test_loops_that_ended_are_forgotten(store: RedisStore) -> None:
-    """Async views under WSGI have an event loop each."""
-    for number in range(10):
-        async_to_sync(store.aclaim)(make_ticket(key=str(number)))
-    assert len(store._client._of_loop) <= 2
-
-
-def test_loops_that_begin_together(store: RedisStore) -> None:
-    """Each thread under WSGI has its own event loop; a new loop does not disturb the search for
-    ended ones.
-    """
-    other = Thread(target=lambda: async_to_sync(store.aclaim)(make_ticket(key="other")))
-
-    class Loops(WeakKeyDictionary[Any, Any]):
-        def __iter__(self) -> Iterator[Any]:
-            for loop in super().__iter__():
-                if other.ident is None:
-                    other.start()
-                    other.join(timeout=0.5)
-                yield loop
-
-    async_to_sync(store.aclaim)(make_ticket(key="ended"))
-    store._client._of_loop = Loops(store._client._of_loop)
-    async_to_sync(store.aclaim)(make_ticket(key="one"))
-    other.join(timeout=10)
-    assert {store.get(make_ticket(key=key).id) is None for key in ("ended", "one", "other")} == {
-        False
-    }
 
 
 def test_a_lease_that_was_renewed_meanwhile(store: RedisStore) -> None:
@@ -684,31 +632,10 @@ def test_a_lease_that_was_renewed_meanwhile(store: RedisStore) -> None:
     thief = make_ticket(lease=30, ttl=60)
     life = packing.pack_life(thief, record.operation)
     takeover = conclusions.handover(record, thief)._replace(attempt=2)
-    taking = store._change(thief, takeover, life, f"{record.status:d}", str(record.attempt)).send(
-        None
-    )
     assert store.renew([ticket._replace(lease=300)]) == {ticket.owner}
-    assert store._client.ask(taking) is None
+    seen = (f"{record.status:d}", str(record.attempt))
+    assert store._change(thief, takeover, life, *seen) is None
     assert store.claim(make_ticket()).owner == ticket.owner
-
-
-def test_a_loop_closes_its_connections(store: RedisStore) -> None:
-    """Each event loop has its own client, which closes with it: nothing stays open, in an ASGI
-    server or a test.
-    """
-    clients = []
-
-    async def claims() -> None:
-        await asyncio.gather(*(store.aclaim(make_ticket(key=str(number))) for number in range(20)))
-        clients.append((await store._client._async()).client)
-
-    asyncio.run(claims())
-    async_to_sync(claims)()
-    assert clients[0] is not clients[1]
-    for client in clients:
-        assert not any(
-            connection.is_connected for connection in client.connection_pool._available_connections
-        )
 
 
 def test_a_later_version(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
