@@ -45,7 +45,7 @@ def opened() -> Iterator[Opened]:
 
         store = RedisStore(cache="redis", prefix=f"bench-{uuid4().hex[:8]}", timeout=TIMEOUT)
         store.claim(ticket())
-        client = store._client._sync  # noqa: SLF001 - the base must be measured on the same client
+        client = store._client._server  # noqa: SLF001 - the base must be measured on the same client
         version = client.info("server")["redis_version"]
     except (ImportError, ImproperlyConfigured, StoreUnavailable) as error:
         yield Opened(None, f"NOT REACHED: {error.__cause__ or error}")

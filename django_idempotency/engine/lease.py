@@ -9,7 +9,6 @@ claim ── the work, in no transaction of ours ── settle     if the store 
 from __future__ import annotations
 
 import logging
-from datetime import datetime, timezone
 
 from ..core import conclusions, rules
 from ..core.conclusions import Conclusion, Ending, Rollback, SettledState
@@ -17,7 +16,7 @@ from ..core.failures import failed_with
 from ..core.records import Outcome, Record, Ticket
 from ..core.rules import Execute, Verdict
 from ..errors import IdempotencyError, StoreUnavailable, TransactionLeftOpen, WritesRolledBack
-from ..stores.base import BaseStore
+from ..stores.base import BaseStore, utcnow
 from .deadlines import ENDS, remaining
 from .deferring import deferring
 from .heartbeat import Lease, heartbeat
@@ -138,7 +137,7 @@ class LeaseOperation(Operation):
         if conclusion.withheld:
             withheld = WritesRolledBack.by(ending.undone_by)
             self._log_rollback(ending.undone_by)
-            self._settle(conclusion.state, failed_with(withheld, at=datetime.now(timezone.utc)))
+            self._settle(conclusion.state, failed_with(withheld, at=utcnow()))
             raise withheld from ending.undone_by
         try:
             self._settle(conclusion.state, ending.outcome, ending.ttl)
@@ -148,7 +147,7 @@ class LeaseOperation(Operation):
             if not conclusion.withheld:
                 self._settle(conclusion.state, ending.outcome, ending.ttl)
                 return
-            self._settle(conclusion.state, failed_with(left, at=datetime.now(timezone.utc)))
+            self._settle(conclusion.state, failed_with(left, at=utcnow()))
             raise
 
     def _conclude(self, ending: Ending, rollback: Rollback) -> Conclusion:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import AbstractContextManager, nullcontext, suppress
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from typing import Any, NoReturn, Protocol
 
 from ..core import conclusions, rules
@@ -47,7 +47,7 @@ from ..errors import (
     TransactionLost,
     WritesRolledBack,
 )
-from ..stores.base import BaseStore, Guard
+from ..stores.base import BaseStore, Guard, utcnow
 from .deadlines import ENDS, time_for
 from .waiting import SETTLE_PAUSE, Races, may_retry, pauses, wait_slots
 
@@ -560,7 +560,7 @@ class AtomicOperation(Operation):
         withheld = WritesRolledBack.by(error)
         self.close()
         self._log_rollback(error)
-        note = failed_with(error or withheld, at=datetime.now(timezone.utc))
+        note = failed_with(error or withheld, at=utcnow())
         self._settle_apart(state, note, why=withheld)
         raise withheld from error
 
@@ -647,7 +647,7 @@ class AtomicOperation(Operation):
     def _release(self, why: Exception | None = None, *, cause: Exception | None = None) -> None:
         """Release the record of a failed call after its rollback, and note the `cause`."""
         state = conclusions.conclude(WorkResult.FAILED, Rollback.ERROR).state
-        self._settle_apart(state, failed_with(why or cause, at=datetime.now(timezone.utc)), why=why)
+        self._settle_apart(state, failed_with(why or cause, at=utcnow()), why=why)
 
     def _settle_apart(
         self,

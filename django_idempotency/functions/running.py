@@ -9,7 +9,6 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from datetime import datetime, timezone
 from functools import lru_cache
 from os import environ
 from typing import Any, NamedTuple, TypeAlias
@@ -48,6 +47,7 @@ from ..runtime import switch
 from ..runtime.derivation import Unstored
 from ..runtime.transactions import arefuse_open_transactions, refuse_left_open
 from ..runtime.wings import extended, wing
+from ..stores.base import utcnow
 from ..stores.lending import in_database_thread
 from .call import FunctionCall, best_effort_key, go_without_key, key_of, plan_of
 from .current import CurrentOperation, Unguarded
@@ -426,7 +426,7 @@ def _unstored(call: FunctionCall, kind: OutcomeKind, error: Exception) -> Outcom
 
 def _failed(error: BaseException) -> CallEnd:
     """Return the end of a call that failed, with what is noted of that."""
-    note = failed_with(error, at=datetime.now(timezone.utc))
+    note = failed_with(error, at=utcnow())
     return CallEnd(Ending(WorkResult.FAILED, note))
 
 

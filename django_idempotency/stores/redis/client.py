@@ -36,25 +36,12 @@ class NotReplicated(StoreUnavailable):
     delivery = "later"
 
 
-def outdated(client: Any, error: BaseException | None) -> Any:
-    """Return the client's pool if the server has become a replica: its address may lead to the new
-    primary by now.
-
-    A cluster's client has no pool, and looks for the primary itself. Before Redis 7 the error of a
-    script quotes that of its command.
-    """
-    from redis.exceptions import ReadOnlyError
-
-    demoted = isinstance(error, ReadOnlyError) or "READONLY" in str(error)
-    return getattr(client, "connection_pool", None) if demoted else None
-
-
 class Translated:
     """A context that raises `StoreRefused` or `StoreUnavailable` for an error of the driver. It
     holds no state.
     """
 
-    def __init__(self, refused: Callable[[BaseException], None] = lambda _: None) -> None:
+    def __init__(self, refused: Callable[[BaseException], None]) -> None:
         #: Called with the driver's error before `StoreRefused` is raised.
         self._refused = refused
 
@@ -70,10 +57,6 @@ class Translated:
             raise StoreRefused from error
         if isinstance(error, (RedisError, RedisClusterException, OSError)):
             raise StoreUnavailable from error
-
-
-#: For a client whose connections are not in RedisClient's own pool.
-TRANSLATED = Translated()
 
 
 class RedisClient:
@@ -94,7 +77,7 @@ class RedisClient:
     def ask(self, call: Call) -> Any:
         with self._translated:
             if call.wrote is None or not self.min_replicas:
-                return _evaluated(self._sync, call)
+                return _evaluated(self._server, call)
             reply, replicas = self._piped(call).execute()
         if replicas < self.min_replicas and call.wrote(reply):
             raise NotReplicated(
@@ -117,7 +100,7 @@ class RedisClient:
         for indexes in self._by_node(calls):
             try:
                 with self._translated:
-                    pipeline = self._sync.pipeline(transaction=False)
+                    pipeline = self._server.pipeline(transaction=False)
                     for call in (calls[index] for index in indexes):
                         # Sent as text; a cluster's pipeline has no eval().
                         pipeline.execute_command(
@@ -132,7 +115,7 @@ class RedisClient:
     def _by_node(self, calls: Sequence[Call]) -> list[list[int]]:
         """Return the indexes of the calls, grouped by the server that they go to."""
         with self._translated:
-            client = self._sync
+            client = self._server
         groups: dict[Any, list[int]] = {}
         for index, call in enumerate(calls):
             groups.setdefault(node_of(client, call.name), []).append(index)
@@ -141,7 +124,7 @@ class RedisClient:
     def about(self) -> dict[str, Any]:
         """Return INFO; in a cluster, of one node."""
         with self._translated:
-            return dict(self._sync.info())
+            return dict(self._server.info())
 
     def named(self, prefix: str, *, digits: int, size: int) -> Iterator[list[str]]:
         """Yield the names that are a prefix and as many digits, in batches: in a cluster, of all
@@ -150,7 +133,7 @@ class RedisClient:
         batch: list[str] = []
         pattern = _SPECIAL.sub(r"\\\g<0>", prefix) + "?" * digits
         with self._translated:
-            for name in self._sync.scan_iter(match=pattern, count=SCANNED):
+            for name in self._server.scan_iter(match=pattern, count=SCANNED):
                 batch.append(name.decode() if isinstance(name, bytes) else name)
                 if len(batch) >= size:
                     yield batch
@@ -160,7 +143,7 @@ class RedisClient:
 
     def delete(self, name: str) -> None:
         with self._translated:
-            self._sync.delete(name)
+            self._server.delete(name)
 
     # ------------------------------------------------------------------------------------- one call
 
@@ -170,7 +153,7 @@ class RedisClient:
         The script is sent as text: by its hash, the pipeline would first ask whether the server has
         it, one more trip.
         """
-        pipeline = self._sync.pipeline(transaction=False)
+        pipeline = self._server.pipeline(transaction=False)
         pipeline.eval(SCRIPTS[call.script].text, 1, call.name, *call.arguments)
         pipeline.wait(self.min_replicas, self._patience)
         return pipeline
@@ -183,7 +166,17 @@ class RedisClient:
         return max(1, int(self._timeout * 500))
 
     def _leave_outdated(self, error: BaseException) -> None:
-        if (pool := outdated(self._sync, error)) is not None:
+        """Close the idle connections if the server has become a replica: its address may lead to
+        the new primary by now.
+
+        A cluster's client has no pool, and looks for the primary itself. Before Redis 7 the error
+        of a script quotes that of its command.
+        """
+        from redis.exceptions import ReadOnlyError
+
+        demoted = isinstance(error, ReadOnlyError) or "READONLY" in str(error)
+        pool = getattr(self._server, "connection_pool", None)
+        if demoted and pool is not None:
             pool.disconnect(inuse_connections=False)
 
     # ---------------------------------------------------------------------------------- connections
@@ -197,7 +190,7 @@ class RedisClient:
         return cache_of(self._alias)
 
     @cached_property
-    def _sync(self) -> Any:
+    def _server(self) -> Any:
         return new_client(
             self._cache, self._alias, timeout=self._timeout, min_replicas=self.min_replicas
         )

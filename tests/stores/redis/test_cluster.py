@@ -71,12 +71,12 @@ def store(cluster: list[RedisNode]) -> RedisStore:
 
 class TestRedisCluster(StoreContract):
     def elapse(self, store: RedisStore, seconds: float) -> None:
-        client = store._client._sync
+        client = store._client._server
         for name in client.scan_iter(f"*{store.prefix}:*", count=1000):
             client.set(name, shift(client.get(name), seconds), keepttl=True)
 
     def vanish(self, store: RedisStore, ticket: Ticket) -> None:
-        store._client._sync.delete(store._name(ticket.id))
+        store._client._server.delete(store._name(ticket.id))
 
     def elsewhere(self, store: RedisStore) -> Callable[[], BaseStore]:
         return partial(
@@ -136,7 +136,7 @@ def test_a_node_that_is_away_takes_no_lease_of_others(tmp_path: Path, settings: 
             store = RedisStore(cache="cluster", timeout=5)
             for ticket in tickets:
                 store.claim(ticket)
-            client = store._client._sync
+            client = store._client._server
             there = {
                 t.owner
                 for t in tickets

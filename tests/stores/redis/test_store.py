@@ -150,7 +150,7 @@ def test_idle_connections_to_a_replica_are_closed(
     monkeypatch.setitem(SCRIPTS, "get", script(f'return redis.error_reply("{error}")'))
     closed: list[bool] = []
     # Its own: other stores of the process may end meanwhile.
-    pool = store._client._sync.connection_pool
+    pool = store._client._server.connection_pool
     monkeypatch.setattr(
         pool, "disconnect", lambda inuse_connections=True: closed.append(inuse_connections)
     )
@@ -554,7 +554,7 @@ def test_the_caches_own_timeouts_stay() -> None:
     """Our timeouts apply to our own connections: the project's cache keeps its pool."""
     store = RedisStore(cache="redis")
     theirs = get_redis_connection("redis").connection_pool
-    ours = store._client._sync.connection_pool
+    ours = store._client._server.connection_pool
     assert ours is not theirs
     assert ours.connection_kwargs["socket_timeout"] == 0.4
     assert theirs.connection_kwargs.get("socket_timeout") != 0.4
@@ -576,7 +576,7 @@ def test_pools(store: RedisStore, settings: Settings, pool: str) -> None:
     }
     pooled = RedisStore(cache="pooled", prefix=store.prefix, timeout=5)
     assert pooled.claim(make_ticket()).attempt == 1
-    assert pooled._client._sync.connection_pool.max_connections == 3
+    assert pooled._client._server.connection_pool.max_connections == 3
     assert pooled._client.name("k") == "mine:1:k"
 
 

@@ -26,12 +26,12 @@ from .groups import caches
 
 class RedisGroupContract(StoreContract):
     def elapse(self, store: RedisStore, seconds: float) -> None:
-        client = store._client._sync
+        client = store._client._server
         for name in client.scan_iter(f"*{store.prefix}:*", count=1000):
             client.set(name, shift(client.get(name), seconds), keepttl=True)
 
     def vanish(self, store: RedisStore, ticket: Ticket) -> None:
-        store._client._sync.delete(store._name(ticket.id))
+        store._client._server.delete(store._name(ticket.id))
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def store_of(group: Group, settings: Settings, *, min_replicas: int = 0) -> Iter
         cache="records", prefix=f"test-{uuid4()}", timeout=5, min_replicas=min_replicas
     )
     yield store
-    store._client._sync.close()
+    store._client._server.close()
 
 
 class TestRedisCluster(RedisGroupContract):
