@@ -111,7 +111,7 @@ class Deferring(Background):
         operation = settling.operation
         operation.leave_lease()  # a beat would find the settled record and report it as lost
         try:
-            result = settling.written()
+            result = settling.attempt()
         except Exception as error:  # noqa: BLE001 - retried, and part of the event if it is given up
             operation.keep_lease()
             settling.error = error

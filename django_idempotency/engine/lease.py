@@ -175,12 +175,12 @@ class LeaseOperation(Operation):
             return
         failed: Exception | None = None
         try:
-            result = settling.written()
+            result = settling.attempt()
         except TransactionLeftOpen:
             raise
         except Exception as error:  # noqa: BLE001 - the response is sent anyway
             failed = error
-            result = settling.retried(error)
+            result = settling.retry(error)
         self.notify_settled(result)
         if failed is not None and _is_interrupt(failed, result):
             raise failed

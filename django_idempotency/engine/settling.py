@@ -1,4 +1,4 @@
-"""One settle of a lease, from its first try to its event: the decisions.
+"""One settle of a lease, from its first try to its event.
 
 The call itself (`lease`) makes the first tries. If the store still does not respond, the response
 goes out and a thread (`deferring`) continues.
@@ -77,31 +77,31 @@ class Settling:
         outcome = self.settlement.outcome
         return 0 if outcome is None or outcome.body is MISSING else len(outcome.body)
 
-    def written(self) -> SettleResult:
+    def attempt(self) -> SettleResult:
         """Write it once, and return its outcome. Raises what the store raises."""
-        settled = self._is_written() or (
-            self.operation.claimed_inside and self._is_written_under_new_claim()
-        )
+        settled = self._write()
+        if not settled and self.operation.claimed_inside:
+            settled = self._write_under_new_claim()
         return SettleResult(self.state if settled else None)
 
-    def _is_written(self) -> bool:
+    def _write(self) -> bool:
         """Write it. Return whether we owned the record."""
         return self.operation.store.settle(self.ticket, self.settlement)
 
-    def _is_written_under_new_claim(self) -> bool:
+    def _write_under_new_claim(self) -> bool:
         """Claim the record again, since our claim may have been rolled back with the work, and
         write it. Return whether we owned the record.
         """
         record = self.operation.store.claim(self.ticket)
-        return rules.owned(record, self.ticket) and self._is_written()
+        return rules.owned(record, self.ticket) and self._write()
 
-    def retried(self, error: Exception) -> SettleResult:
+    def retry(self, error: Exception) -> SettleResult:
         """Continue after a try that failed: with a few more, and then in the background."""
         result = self._failed(error)
         while result is None:
             time.sleep(SETTLE_PAUSE)
             try:
-                result = self.written()
+                result = self.attempt()
             except Exception as another:  # noqa: BLE001 - the response is sent anyway
                 result = self._failed(another)
         return result

@@ -151,7 +151,7 @@ class DurableOperation(LeaseOperation):
 class Suspending(Settling):
     """The settlement that suspends a record."""
 
-    def _is_written(self) -> bool:
+    def _write(self) -> bool:
         return handed_over(self.operation.store, self.ticket, self.settlement)
 
 
