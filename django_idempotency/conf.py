@@ -277,13 +277,16 @@ def resolve(policy: Policy) -> Resolved:
         found,
         known,
     )
-    base, own = {name: imported(name.upper()) for name in FIELDS}, policy.given()
+    base = {name: imported(name.upper()) for name in FIELDS}
+    own = policy.given()
     # A shorter ttl bounds the setting.
     if "ttl" in own and "lease" not in own and is_duration(base["lease"]):
-        lease, ttl = seconds(base["lease"]), seconds(own["ttl"])
+        lease = seconds(base["lease"])
+        ttl = seconds(own["ttl"])
         base["lease"] = lease if lease < ttl else ttl / 2
     # The settings may say what they did not when it was made.
-    if (problem := policy.contradiction(Place.ROUTE)) is not None:
+    problem = policy.contradiction(Place.ROUTE)
+    if problem is not None:
         raise ValueError(problem)
     terms = WholePolicy(**{**base, **own})
     guarantee = Guarantee(terms.guarantee)
@@ -303,7 +306,8 @@ def resolve(policy: Policy) -> Resolved:
             "claim_lease": claim_lease() if guarantee is Guarantee.ATOMIC else seconds(terms.lease),
         }
     )
-    if (problem := atomic_contradiction(resolved)) is not None:
+    problem = atomic_contradiction(resolved)
+    if problem is not None:
         raise ValueError(problem)
     policy.__dict__[_RESOLVED] = (dict(project_settings()), resolved)
     return resolved

@@ -145,8 +145,14 @@ class KeyMissing(Problem):
     for retries.
     """
 
-    status, code, title, retry = 400, "key-missing", "Idempotency key is missing", "new-key"
-    status_field, has_status, outcome, nothing_done = "missing_status", False, "missing", True
+    status = 400
+    code = "key-missing"
+    title = "Idempotency key is missing"
+    retry = "new-key"
+    status_field = "missing_status"
+    has_status = False
+    outcome = "missing"
+    nothing_done = True
     arises = staticmethod(lambda terms: terms.required is True)
     delivery = "never"
 
@@ -156,8 +162,13 @@ class KeyMalformed(Problem):
     such as a UUID.
     """
 
-    status, code, title, retry = 400, "key-malformed", "Idempotency key is malformed", "new-key"
-    status_field, outcome, nothing_done = "invalid_status", "invalid", True
+    status = 400
+    code = "key-malformed"
+    title = "Idempotency key is malformed"
+    retry = "new-key"
+    status_field = "invalid_status"
+    outcome = "invalid"
+    nothing_done = True
     arises = staticmethod(_always)
     delivery = "never"
 
@@ -167,7 +178,8 @@ class KeyTooShort(KeyMalformed):
     characters or more.
     """
 
-    code, title = "key-too-short", "Idempotency key is too short"
+    code = "key-too-short"
+    title = "Idempotency key is too short"
     arises = staticmethod(lambda terms: terms.anonymous == "shared")
     delivery = "never"
 
@@ -177,8 +189,10 @@ class KeyForeign(KeyMalformed):
     client, and to that address.
     """
 
-    code, title = "key-foreign", "Idempotency key was issued for something else"
-    outcome, retry = "refused", "look-first"
+    code = "key-foreign"
+    title = "Idempotency key was issued for something else"
+    outcome = "refused"
+    retry = "look-first"
     arises = staticmethod(lambda terms: terms.key_format == "issued")
     delivery = "never"
 
@@ -188,8 +202,12 @@ class KeyNotIssued(Problem):
     that it is for.
     """
 
-    status, code, title, retry = 400, "key-not-issued", "No idempotency key was issued", "never"
-    has_status, nothing_done = False, True
+    status = 400
+    code = "key-not-issued"
+    title = "No idempotency key was issued"
+    retry = "never"
+    has_status = False
+    nothing_done = True
     delivery = "never"
 
 
@@ -200,8 +218,12 @@ class KeyExpired(Problem):
     It was not carried out now. Look up its result: under a new key it could be carried out twice.
     """
 
-    status, code, title = 412, "key-expired", "Idempotency key has expired"
-    status_field, outcome, nothing_done = "late_status", "late", True
+    status = 412
+    code = "key-expired"
+    title = "Idempotency key has expired"
+    status_field = "late_status"
+    outcome = "late"
+    nothing_done = True
     arises = staticmethod(_expires)
     delivery = "never"
 
@@ -211,8 +233,13 @@ class KeyAhead(Problem):
     new key.
     """
 
-    status, code, title, retry = 412, "key-ahead", "Idempotency key is dated ahead", "new-key"
-    status_field, outcome, nothing_done = "late_status", "invalid", True
+    status = 412
+    code = "key-ahead"
+    title = "Idempotency key is dated ahead"
+    retry = "new-key"
+    status_field = "late_status"
+    outcome = "invalid"
+    nothing_done = True
     arises = staticmethod(_dated)
     delivery = "never"
 
@@ -222,8 +249,13 @@ class KeyUnsupported(Problem):
     that do.
     """
 
-    status, code, title, retry = 501, "key-unsupported", "Idempotency key is not supported", "never"
-    status_field, outcome, nothing_done = "unsupported_status", "invalid", True
+    status = 501
+    code = "key-unsupported"
+    title = "Idempotency key is not supported"
+    retry = "never"
+    status_field = "unsupported_status"
+    outcome = "invalid"
+    nothing_done = True
     arises = staticmethod(lambda terms: terms.profile.unsupported_status is not None)
     delivery = "never"
 
@@ -233,12 +265,10 @@ class ScopeRequired(Problem):
     again with the same key.
     """
 
-    status, code, title, retry = (
-        400,
-        "scope-required",
-        "Idempotency key without a principal",
-        "never",
-    )
+    status = 400
+    code = "scope-required"
+    title = "Idempotency key without a principal"
+    retry = "never"
     nothing_done = True
     arises = staticmethod(lambda terms: terms.anonymous == "refuse")
     delivery = "never"
@@ -249,7 +279,10 @@ class RequestTooLarge(Problem):
     once.
     """
 
-    status, code, title, retry = 413, "request-too-large", "The request is too large", "never"
+    status = 413
+    code = "request-too-large"
+    title = "The request is too large"
+    retry = "never"
     arises = staticmethod(
         lambda terms: terms.max_request_body is not None and terms.fingerprint != "headers"
     )
@@ -263,9 +296,13 @@ class BodyIncomplete(Problem):
     Send all of it again with the same key.
     """
 
-    status, code, title, retry = 400, "body-incomplete", "The body is incomplete", "same-key"
+    status = 400
+    code = "body-incomplete"
+    title = "The body is incomplete"
+    retry = "same-key"
     retry_after = "1"
-    arises, delivery = staticmethod(_always), "later"
+    arises = staticmethod(_always)
+    delivery = "later"
 
 
 class RequestMismatch(Problem):
@@ -275,12 +312,11 @@ class RequestMismatch(Problem):
     If this one is meant, look first if it was carried out: under a new key that could happen twice.
     """
 
-    status, code, title = (
-        422,
-        "request-mismatch",
-        "Idempotency key was used for a different request",
-    )
-    status_field, outcome = "mismatch_status", "mismatch"
+    status = 422
+    code = "request-mismatch"
+    title = "Idempotency key was used for a different request"
+    status_field = "mismatch_status"
+    outcome = "mismatch"
     operation_state = "unknown"  # where its record was read, that says it
     arises = staticmethod(_always)
     delivery = "never"
@@ -291,13 +327,13 @@ class InProgress(Problem):
     same key.
     """
 
-    status, code, title, retry = (
-        409,
-        "in-progress",
-        "A request with this idempotency key is running",
-        "same-key",
-    )
-    status_field, operation_state, outcome = "running_status", "running", "running"
+    status = 409
+    code = "in-progress"
+    title = "A request with this idempotency key is running"
+    retry = "same-key"
+    status_field = "running_status"
+    operation_state = "running"
+    outcome = "running"
     retry_after = "1"
     arises = staticmethod(_always)
     delivery = "later"
@@ -308,12 +344,13 @@ class TooManyKeys(Problem):
     must wait.
     """
 
-    status, code, title, retry = 429, "too-many-keys", "Too many new idempotency keys", "same-key"
+    status = 429
+    code = "too-many-keys"
+    title = "Too many new idempotency keys"
+    retry = "same-key"
     # This request did nothing, but an earlier one may have.
-    operation_state, outcome = (
-        "unknown",
-        "flooded",
-    )
+    operation_state = "unknown"
+    outcome = "flooded"
     retry_after = "1"
     arises = staticmethod(lambda terms: terms.fresh_keys is not None)
     delivery = "later"
@@ -326,7 +363,9 @@ class PossibleDuplicate(Problem):
     If both are meant, send this one again later.
     """
 
-    status, code, title = 409, "possible-duplicate", "This may be a duplicate"
+    status = 409
+    code = "possible-duplicate"
+    title = "This may be a duplicate"
     operation_state, outcome = "unknown", "suspected"  # the state of the other key
     arises = staticmethod(
         lambda terms: terms.suspect is not None and terms.suspect_action == "refuse"
@@ -339,8 +378,11 @@ class ResponseNotStored(Problem):
     look up its result.
     """
 
-    status, code, title = 409, "response-not-stored", "The response was not stored"
-    operation_state, outcome = "completed", "not_stored"
+    status = 409
+    code = "response-not-stored"
+    title = "The response was not stored"
+    operation_state = "completed"
+    outcome = "not_stored"
     arises = staticmethod(_always)
     #: Was it raised by a call inside a guarded function? Then that inner call is done, and the
     #: function is not.
@@ -353,8 +395,12 @@ class OperationHeld(Problem):
     again with a new key.
     """
 
-    status, code, title, retry = 409, "operation-held", "The outcome is being looked into", "never"
-    operation_state, outcome = "held", "held"
+    status = 409
+    code = "operation-held"
+    title = "The outcome is being looked into"
+    retry = "never"
+    operation_state = "held"
+    outcome = "held"
     arises = staticmethod(
         lambda terms: terms.on_takeover is not None and terms.guarantee == "lease"
     )
@@ -368,7 +414,8 @@ class KeyTooOld(OperationHeld):
     Do not send it again with a new key.
     """
 
-    code, title = "key-too-old", "A key is too old to be used again"
+    code = "key-too-old"
+    title = "A key is too old to be used again"
     arises = staticmethod(_always)
     delivery = "never"
 
@@ -376,7 +423,10 @@ class KeyTooOld(OperationHeld):
 class ReplayRefused(Problem):
     """You are no longer allowed to see the response to this request."""
 
-    status, code, title, retry = 403, "replay-refused", "Replay is refused", "never"
+    status = 403
+    code = "replay-refused"
+    title = "Replay is refused"
+    retry = "never"
     operation_state = "completed"
     arises = staticmethod(_always)
     delivery = "never"
@@ -387,7 +437,9 @@ class ReplayUnchecked(ReplayRefused):
     up its result.
     """
 
-    code, title, retry = "replay-unchecked", "Replay cannot be checked", "look-first"
+    code = "replay-unchecked"
+    title = "Replay cannot be checked"
+    retry = "look-first"
     delivery = "never"
 
 
@@ -398,7 +450,9 @@ class OperationCancelled(Problem):
     An earlier one may have been. Look up its result: under a new key it could be carried out twice.
     """
 
-    status, code, title = 409, "operation-cancelled", "The operation was cancelled"
+    status = 409
+    code = "operation-cancelled"
+    title = "The operation was cancelled"
     operation_state = "unknown"  # an earlier request may have done it, or a part of it
     arises = staticmethod(_always)
     delivery = "never"
@@ -410,7 +464,8 @@ class OperationUndone(OperationCancelled):
     No later request with its key is carried out.
     """
 
-    code, title = "operation-undone", "The operation was undone"
+    code = "operation-undone"
+    title = "The operation was undone"
     operation_state = "undone"
     arises = staticmethod(lambda terms: terms.guarantee == "lease")
     delivery = "never"
@@ -421,7 +476,9 @@ class KeyUnknown(Problem):
     ended.
     """
 
-    status, code, title = 404, "key-unknown", "Idempotency key is unknown"
+    status = 404
+    code = "key-unknown"
+    title = "Idempotency key is unknown"
     has_status = False
     delivery = "failed"
 
@@ -510,8 +567,11 @@ class RecordUnreadable(Problem):
     It is damaged, or was written by a later version.
     """
 
-    status, code, title = 500, "record-unreadable", "The record cannot be read"
-    operation_state, outcome = "unknown", "unreadable"
+    status = 500
+    code = "record-unreadable"
+    title = "The record cannot be read"
+    operation_state = "unknown"
+    outcome = "unreadable"
     arises = staticmethod(_always)
     delivery = "failed"
 
@@ -521,17 +581,13 @@ class StoreUnavailable(Problem):
     Send it again with the same key.
     """
 
-    status, code, title, retry = (
-        503,
-        "store-unavailable",
-        "Idempotency store is unavailable",
-        "same-key",
-    )
+    status = 503
+    code = "store-unavailable"
+    title = "Idempotency store is unavailable"
+    retry = "same-key"
     # This request did nothing, but an earlier one may have.
-    operation_state, outcome = (
-        "unknown",
-        "store_error",
-    )
+    operation_state = "unknown"
+    outcome = "store_error"
     retry_after = "1"
     arises = staticmethod(lambda terms: terms.on_store_failure == "closed")
     #: What the operator types, for the log. No client sees it.
@@ -552,7 +608,8 @@ class TransactionLost(StoreUnavailable):
     the same key.
     """
 
-    code, title = "transaction-lost", "The transaction was lost"
+    code = "transaction-lost"
+    title = "The transaction was lost"
     outcome = "refused"
     arises = staticmethod(lambda terms: terms.guarantee == "atomic")
     delivery = "failed"
@@ -566,12 +623,10 @@ class WritesRolledBack(Problem):
     runs again.
     """
 
-    status, code, title, retry = (
-        500,
-        "writes-rolled-back",
-        "The writes were rolled back",
-        "same-key",
-    )
+    status = 500
+    code = "writes-rolled-back"
+    title = "The writes were rolled back"
+    retry = "same-key"
     operation_state = "unknown"
     arises = staticmethod(lambda terms: terms.guarantee == "atomic")
     delivery = "failed"
@@ -623,7 +678,10 @@ class OutcomeUnknown(Problem):
     again with the same key to find out.
     """
 
-    status, code, title, retry = 503, "outcome-unknown", "The outcome is unknown", "same-key"
+    status = 503
+    code = "outcome-unknown"
+    title = "The outcome is unknown"
+    retry = "same-key"
     operation_state = "unknown"
     retry_after = "1"
     arises = staticmethod(_always)
@@ -654,8 +712,8 @@ class CalledItself(ConfigurationError):
 
 
 class LeaseInTransaction(ConfigurationError):
-    """A call with guarantee="lease" inside an open transaction would stay recorded after that is
-    rolled back.
+    """A call with guarantee="lease" is refused inside an open transaction: its record could stay
+    after a rollback of the work, or be rolled back after the work has acted elsewhere.
 
     Call it after COMMIT (`transaction.on_commit`), or use guarantee="atomic". If ATOMIC_REQUESTS
     began the transaction, exclude the view: `@transaction.non_atomic_requests`, on a class
@@ -785,12 +843,13 @@ class LostRace(Problem):
     with the same key.
     """
 
-    status, code, title, retry = 503, "try-again", "Other transactions were in the way", "same-key"
+    status = 503
+    code = "try-again"
+    title = "Other transactions were in the way"
+    retry = "same-key"
     # This one did nothing that is kept, but an earlier one may have.
-    operation_state, outcome = (
-        "unknown",
-        "contended",
-    )
+    operation_state = "unknown"
+    outcome = "contended"
     retry_after = "1"
     arises = staticmethod(_always)
     delivery = "later"

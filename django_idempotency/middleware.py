@@ -19,18 +19,20 @@ from django.http.response import HttpResponseBase
 from . import conf
 from .core.concurrency import run_to_completion
 from .core.policy import SAFE_METHODS
+from .engine.bracket import aguarded, guarded
 from .errors import ConfigurationError, Problem
 from .http import counting
-from .http.admission import auser_of, call_of, key_with_owner
-from .http.atomic_requests import opens_any
+from .http.admission import Keyed, auser_of, call_of, key_with_owner
+from .http.atomic_requests import aliases_of, as_django_runs
+from .http.call import Call
 from .http.exchange import Exchange, exchange_of, noted_of, stamp, without_key
 from .http.following import ask_again, may_be_refused, refuses
 from .http.kinds import Reason
 from .http.markers import view_class
 from .http.plan import EVERY_VIEW, Plan, asking, may_refuse, plan_of
-from .http.problems import aproblem_response, problem_response
+from .http.problems import problem_response
 from .http.responses import Raising
-from .http.run import aconclude, arun_call, conclude, run_call
+from .http.run import aconclude, conclude, require_lease
 from .http.unguarded import (
     EXEMPT,
     METHOD,
@@ -110,27 +112,22 @@ class IdempotencyMiddleware:
         """Return the response of a view under guard; `None`: there is nothing to guard, or a guard
         closer to the view.
         """
-        if (route := _asking(request, callback)) is None:
+        route = _asking(request, callback)
+        if route is None:
             return None
         call = None
         try:
-            if _passes(request, route):
-                return None
-            # DRF's: the guard belongs after its authentication and permissions.
-            if (
-                route.known.rest is not None
-                and not route.is_async
-                and may_refuse(route.plan.policy, request)
-            ):
-                from .rest_framework.view_adapter import run_with_mixin
+            if not _passes(request, route):
+                # DRF's: the guard belongs after its authentication and permissions.
+                is_rest = route.known.rest is not None and not route.is_async
+                if is_rest and may_refuse(route.plan.policy, request):
+                    from .rest_framework.view_adapter import run_with_mixin
 
-                return run_with_mixin(callback, request, args, kwargs, route.plan.policy)  # type: ignore[no-any-return]
-            user = getattr(request, "user", None)
-            if (
-                keyed := key_with_owner(request, route.plan.policy, user=user, by="middleware")
-            ) is not None:
-                facts = _facts(request, route, args, kwargs)
-                call = call_of(request, keyed, user=user, non_atomic=route.non_atomic, **facts)
+                    return run_with_mixin(callback, request, args, kwargs, route.plan.policy)  # type: ignore[no-any-return]
+                user = getattr(request, "user", None)
+                policy = route.plan.policy
+                keyed = key_with_owner(request, policy, user=user, by="middleware")
+                call = _call_of(request, route, keyed, user, args, kwargs)
         except Problem as problem:
             return problem_response(problem, request)
         except (ConfigurationError, ImproperlyConfigured) as error:
@@ -138,23 +135,18 @@ class IdempotencyMiddleware:
         if call is None:
             return None
         view = async_to_sync(callback) if route.is_async else callback
+        run = as_django_runs(callback, guarded)
         try:
-            response = run_call(
-                call, request, partial(view, request, *args, **kwargs), non_atomic=route.non_atomic
-            )
-        except BaseException as error:
-            call.close()
-            if not isinstance(error, Exception):
-                raise
-            # Raised where Django shows it to each middleware's `process_exception`.
-            response = Raising(error)
-        return response
+            return run(call, partial(view, request, *args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - raised where Django shows it to each middleware
+            return Raising(error)
 
     async def aprocess_view(
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
         """See process_view()."""
-        if (route := _asking(request, callback)) is None:
+        route = _asking(request, callback)
+        if route is None:
             return None
         if not route.is_async:
             # One hop: claim, view, settle and COMMIT in one thread call, which a disconnecting
@@ -164,29 +156,39 @@ class IdempotencyMiddleware:
         call = None
         try:
             # A function of EXEMPT may query a database.
-            if await in_database_thread(_passes, request, route, when=bool(route.plan.exemptions)):
-                return None
-            user = await auser_of(request, route.plan.policy)
-            owned = partial(key_with_owner, request, route.plan.policy, user=user, by="middleware")
-            keyed = await in_database_thread(owned, keep=True)
-            if keyed is not None:
-                facts = _facts(request, route, args, kwargs)
-                identified = partial(call_of, request, keyed, user=user, **facts)
-                call = await in_database_thread(identified, keep=keyed.claims_in_database)
+            passes = partial(_passes, request, route)
+            if not await in_database_thread(passes, when=bool(route.plan.exemptions)):
+                user = await auser_of(request, route.plan.policy)
+                policy = route.plan.policy
+                owned = partial(key_with_owner, request, policy, user=user, by="middleware")
+                keyed = await in_database_thread(owned, keep=True)
+                known = partial(_call_of, request, route, keyed, user, args, kwargs)
+                keep = keyed is not None and keyed.claims_in_database
+                call = await in_database_thread(known, keep=keep, when=keyed is not None)
         except Problem as problem:
-            return await aproblem_response(problem, request)
+            return await in_database_thread(problem_response, problem, request)
         except (ConfigurationError, ImproperlyConfigured) as error:
             _observe(request, error, route.plan)
         if call is None:
             return None
+        require_lease(call)
         try:
-            response = await arun_call(call, request, partial(callback, request, *args, **kwargs))
-        except BaseException as error:
-            call.close()
-            if not isinstance(error, Exception):
-                raise
-            response = Raising(error)
-        return response
+            return await aguarded(call, partial(callback, request, *args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - raised where Django shows it to each middleware
+            return Raising(error)
+
+
+def _call_of(  # noqa: PLR0917 - what Django gives a middleware
+    request: HttpRequest,
+    route: PlannedRoute,
+    keyed: Keyed | None,
+    user: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Call | None:
+    if keyed is None:
+        return None
+    return call_of(request, keyed, user=user, **_facts(request, route, args, kwargs))
 
 
 def _facts(
@@ -252,9 +254,10 @@ def _passes(request: HttpRequest, route: PlannedRoute) -> bool:
     Where it asked for one that is reported.
     """
     plan = route.plan
-    if (known := noted_of(request)) is not None and known.call is not None:
+    known = noted_of(request)
+    if known is not None and known.call is not None:
         return True
-    if route.is_async and opens_any(route.non_atomic):
+    if route.is_async and aliases_of(route.callback):
         return True  # which Django refuses
     if request.method not in plan.methods and plan.profile.unsupported_status is None:
         return _left(request, plan, METHOD)
@@ -267,7 +270,9 @@ def _is_left(request: HttpRequest, route: PlannedRoute) -> bool:
     """Is a view without a guard of its own exempt, or of a kind that only its own guard can
     protect?
     """
-    plan, callback, kind = route.plan, route.callback, route.known.kind
+    plan = route.plan
+    callback = route.callback
+    kind = route.known.kind
     for exemption in plan.exemptions:
         if exemption.covers(request, callback):
             return _left(request, plan, EXEMPT, f'"EXEMPT" has {exemption.text!r}')

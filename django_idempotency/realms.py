@@ -45,7 +45,8 @@ def realm_of(policy: Policy, request: HttpRequest | None) -> str | None:
 
     Raises `ConfigurationError` for an invalid name.
     """
-    if (said := SAID.get()) is not None:
+    said = SAID.get()
+    if said is not None:
         return said[0]
     if policy.realm is None:
         return None

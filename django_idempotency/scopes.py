@@ -206,7 +206,8 @@ def _by_name(request: HttpRequest, policy: Policy) -> str | None:
         )
     if not named:
         return None
-    scope, is_public = f"scope:{named}", isinstance(policy.scope, Marked) and policy.scope.is_public
+    scope = f"scope:{named}"
+    is_public = isinstance(policy.scope, Marked) and policy.scope.is_public
     return qualified(scope if is_public else hashed(scope), realm=realm_of(policy, request))
 
 

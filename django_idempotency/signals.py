@@ -41,11 +41,17 @@ class Event(Signal):
         written there.
         """
         super().__init__()
-        self.name, self.level, self.sentence, self.colour = name, level, sentence, colour
+        self.name = name
+        self.level = level
+        self.sentence = sentence
+        self.colour = colour
         EVENTS[name] = self
 
 
-DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
+DEBUG = logging.DEBUG
+INFO = logging.INFO
+WARNING = logging.WARNING
+ERROR = logging.ERROR
 
 claimed = Event("claimed", DEBUG, _("Claimed: the work runs."), colour="running")
 replayed = Event(

@@ -38,14 +38,19 @@ PARTS = {
     "The store in the database": (
         "stores/orm/store stores/orm/statements stores/orm/database_errors"
     ),
-    "Its guard: the transaction of the work": "stores/orm/guard stores/blocks stores/orm/dialects",
+    "Its guard: the transaction of the work": (
+        "stores/orm/guard stores/orm/dialects stores/interrupted"
+    ),
+    "The bracket: open a call, run its work, end it; and async work": (
+        "engine/bracket engine/threads stores/lending core/concurrency"
+    ),
     "A call under a lease, and what runs in the background": (
-        "engine/lease engine/settling engine/threads core/driving core/concurrency engine"
+        "engine/lease engine/settling core/driving engine"
     ),
     "What else the store does: purge, changes by hand, repeats, and how its checks speak": "stores",
     "A policy and the settings": "core/policy core/profiles conf core/key_formats",
     "The way of a request": "http/run http/admission http/plan http/exchange",
-    "One call: open, settle, fail": "http/call http/problems http/atomic_requests",
+    "A request in the bracket": "http/call http/problems http/atomic_requests",
     "Key, scope and fingerprint": "scopes realms http/bodies",
     "The response": ("http/responses http/unguarded http/counting"),
     "Views": "http/views http/kinds http/markers http/layers http/following http/exemptions",
@@ -57,7 +62,7 @@ PARTS = {
         "functions/call functions/running "
         "functions/current functions/executions"
     ),
-    "Their results": "functions core/serialization",
+    "How they end, and their results": "functions/endings functions core/serialization",
     "What a work sees; stores by their names; events and figures": "runtime instrumentation "
     "signals",
     "System checks": "checks",

@@ -23,19 +23,15 @@ DIFFERENT = {
     "contrib/batches/running.py process_batch": "an async one also takes an async iterable",
     "contrib/client/exchange.py Exchange.run": "a coroutine that is closed can await nothing",
     "functions/handle.py Handle.answer": "each refuses the other's functions",
-    "functions/running.py _run": _ENTERS,
-    "contrib/takeovers/calls.py decide": "on_takeover may be sync for an async function",
     "http/admission.py admit": "a request knows its user by another name in async code",
-    "http/call.py Call._claim": "async code holds no transaction that a guard could take over",
-    "http/call.py Call.abandon": "a coroutine that is closed can await nothing",
     "http/run.py run": _ENTERS,
-    "http/run.py run_call": _ENTERS,
-    "http/run.py run_unguarded": _ENTERS,
+    "http/run.py conclude": "async code holds no transaction whose COMMIT it could wait for",
+    "functions/running.py run": _ENTERS,
+    "engine/bracket.py _bracket": _ENTERS,
+    "contrib/operations.py OperationCall._run": _ENTERS,
     "middleware.py IdempotencyMiddleware.process_view": "the async one hands sync views to the "
     "other",
-    "contrib/takeovers/views.py _asked": "each may be given the other's kind of function",
-    "contrib/operations.py OperationCall.run": _ENTERS,
-    "contrib/operations.py OperationCall._open": "a request knows its user by another name in "
+    "contrib/operations.py OperationCall.enter": "a request knows its user by another name in "
     "async code",
     "runtime/transactions.py refuse_open_transactions": "the async one hands over to the thread "
     "of the request",

@@ -35,10 +35,8 @@ _ENDED = {kind.value: kind.name.lower() for kind in OutcomeKind}
 
 def moment(value: datetime, *, brief: bool = False) -> SafeString:
     """Show a point in time in the current time zone; `brief` leaves today's date out."""
-    local, today = (
-        timezone.localtime(value),
-        timezone.localtime(datetime.now(datetime_timezone.utc)).date(),
-    )
+    local = timezone.localtime(value)
+    today = timezone.localtime(datetime.now(datetime_timezone.utc)).date()
     wanted = (
         "H:i:s"
         if brief and local.date() == today
@@ -166,7 +164,8 @@ class Columns(ModelAdmin):
 
     @admin.display(description=_("response"))
     def answer(self, row: IdempotencyRecord) -> SafeString:
-        shown, ended = SafeString("-"), row.response_status
+        shown = SafeString("-")
+        ended = row.response_status
         if ended is not None and (row.status != Status.FREE or row.method != CALL_METHOD):
             said = _ENDED.get(ended, ended) if row.method == CALL_METHOD else ended
             shown = format_html(

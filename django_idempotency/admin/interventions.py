@@ -126,7 +126,8 @@ def change(
     outcome.
     """
     user: Any = request.user
-    alias, counted = of.alias, Counter[Intervention]()
+    alias = of.alias
+    counted = Counter[Intervention]()
     for row in rows:
         act = partial(
             intervene,

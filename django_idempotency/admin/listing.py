@@ -177,7 +177,8 @@ class RecordChangeList(ChangeList):
                 window = spec.queryset(request, window)
         deadlines = window.order_by("-purge_at").values_list("purge_at", flat=True)
         edge = list(deadlines[SCANNED - 1 : SCANNED])
-        self.cut, self.scanned = bool(edge), SCANNED
+        self.cut = bool(edge)
+        self.scanned = SCANNED
         return queryset.filter(purge_at__gte=edge[0]) if edge else queryset
 
     def get_results(self, request: HttpRequest) -> None:

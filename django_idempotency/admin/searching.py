@@ -105,7 +105,8 @@ def parse(typed: str) -> Search:
     """Read what was typed into the search bar, and ask once whether it begins with the name of a
     user.
     """
-    facts, words = list[tuple[str, str]](), list[str]()
+    facts = list[tuple[str, str]]()
+    words = list[str]()
     for word in typed.split(" "):
         prefix = next((each for each in PREFIXES if word.startswith(each) and word != each), "")
         if prefix:
@@ -152,7 +153,8 @@ def _fact(prefix: str, value: str) -> Q:
             return Q(response_headers__contains=json.dumps(["Location", value]))
     name = json.dumps(value)[1:-1]
     ending = f'"], ["{FAILED_AT}"'
-    whole, last = f'["{FAILED}", "{name}{ending}', f".{name}{ending}"
+    whole = f'["{FAILED}", "{name}{ending}'
+    last = f".{name}{ending}"
     return Q(status=Status.FREE.value) & (
         Q(response_headers__contains=whole) | Q(response_headers__contains=last)
     )

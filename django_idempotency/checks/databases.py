@@ -161,7 +161,8 @@ _OURS = "django_idempotency"
 
 def kept_in_tenants() -> bool:
     """Is our table in each tenant's schema, and not in the shared one?"""
-    shared, tenants = getattr(settings, "SHARED_APPS", None), getattr(settings, "TENANT_APPS", None)
+    shared = getattr(settings, "SHARED_APPS", None)
+    tenants = getattr(settings, "TENANT_APPS", None)
     if not apps.is_installed("django_tenants") or shared is None or tenants is None:
         return False
     return _names_us(tenants) and not _names_us(shared)

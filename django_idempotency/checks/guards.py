@@ -161,7 +161,8 @@ def _row(about: Row, route: Route, method: str, under_middleware: bool) -> Row:
 
 def _own(about: Row, callback: Any, method: str) -> Row:
     """Return the row of a view that guards itself, by the marks that the middleware reads."""
-    handler, cls = handler_of(callback, method), view_class(callback)
+    handler = handler_of(callback, method)
+    cls = view_class(callback)
     mixed = hasattr(cls, "get_idempotency_policy")
     if mixed and mark_of(handler).exempt:
         return replace(about, guard=GuardKind.EXEMPT, why="@idempotency_exempt")
@@ -170,7 +171,8 @@ def _own(about: Row, callback: Any, method: str) -> Row:
         if mixed and route_of(callback, method).policy is None
         else GuardKind.DECORATOR
     )
-    if (policy := own_policy(callback, method)) is None:
+    policy = own_policy(callback, method)
+    if policy is None:
         return replace(about, guard=guard, why="its policy depends on the request")
     row = _under(about, guard, policy)
     if row.guard is guard and refuses_its_clients(callback, policy):
@@ -239,7 +241,8 @@ def terms(policy: Policy) -> dict[str, Any]:
         for name, value in policy.given().items()
         if _plain(value) != _plain(conf.get(name.upper()))
     }
-    if (mode := conf.field(policy, "mode")) == OBSERVE:
+    mode = conf.field(policy, "mode")
+    if mode == OBSERVE:
         given["mode"] = mode
     return {name: _plain(value) for name, value in {**always, **given}.items()}
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
 from django.core.checks import CheckMessage
-from django.db import connections
 
 from .. import conf
 from ..core.policy import Policy
 from ..core.records import Guarantee
-from ..http.atomic_requests import AllAliases, excluded_aliases, non_atomic_aliases
 from ..http.exemptions import exemptions
 from ..http.kinds import kind_of
-from ..http.layers import layers_of, name_of_code
-from ..http.markers import below_api_view, carriers, decorated_by, is_unawaited, mark_of, view_class
+from ..http.markers import carriers, decorated_by, is_unawaited, mark_of, view_class
 from ..http.views import own_policy, route_of
-from ..stores.check_messages import Finding, and_more, shown, type_named
+from ..stores.check_messages import Finding, shown, type_named
 from .middleware import guards_every_view
 from .policies import policy_errors
 from .settings import after_settings
@@ -63,13 +59,6 @@ class E033(Finding):
 
     Put IdempotentViewMixin first in the bases of %(name)s, or @idempotency_exempt on it; or name it
     in EXEMPT, if it is not yours.
-    """
-
-
-class E034(Finding):
-    """%(view)s has @idempotent() below @api_view, inside the transaction of ATOMIC_REQUESTS.
-
-    Swap the two lines: @idempotent() above @api_view.
     """
 
 
@@ -123,40 +112,10 @@ class E071(Finding):
     """
 
 
-class E072(Finding):
-    """%(view)s is wrapped in another decorator in the URLconf, around which ATOMIC_REQUESTS opens a
-    transaction. Its lease would be settled inside that transaction, so a request with a key raises
-    LeaseInTransaction.
-
-    Put the decorator on the class: @method_decorator(…, name="dispatch"). On a function, put
-    @idempotent() above the decorator if it does not check access; or put
-    @transaction.non_atomic_requests above all of them.
-    """
-
-
 class W071(Finding):
     """IDEMPOTENCY["EXEMPT"] has %(entry)s, which matches no route of the URLconf.
 
     Type what python manage.py idempotency_routes shows, such as "%(close)s", or take the entry out.
-    """
-
-
-class W076(Finding):
-    """%(view)s is wrapped in another decorator in the URLconf, around which ATOMIC_REQUESTS opens a
-    transaction. The claim of a request with a key joins it: duplicates wait until it ends, and a
-    crash leaves no trace of an attempt.
-
-    Put the decorator on the class: @method_decorator(…, name="dispatch"). On a function, put
-    @idempotent() above the decorator if it does not check access; or %(silence)s.
-    """
-
-
-class W135(Finding):
-    """%(layer)s, a decorator above the @idempotent() of %(view)s%(others)s, runs outside the
-    transaction of ATOMIC_REQUESTS, with a key and without.
-
-    If it writes or locks rows, type with transaction.atomic(): in it; or, if it does not check
-    access, put @idempotent() above it. Otherwise %(silence)s.
     """
 
 
@@ -174,14 +133,11 @@ def check_routes(**_: Any) -> Iterator[CheckMessage]:
     """Check every view of the URLconf, once the settings are in order."""
     under_middleware = guards_every_view()
     found: dict[str, CheckMessage] = {}
-    above: defaultdict[str, list[str]] = defaultdict(list)
     for callback, leading in views():
         if has_operations(callback):
             continue  # whose kind has a check of them
         path = leading[0].path
         view = f"{name_of(callback)} ({path})"
-        if (layer := _outside_transactions(callback)) is not None:
-            above[layer].append(view)
         messages = [*own_problems(callback, view)]
         if under_middleware and not route_of(callback, "").exempt and not are_exempt(leading):
             for policy in {
@@ -194,8 +150,6 @@ def check_routes(**_: Any) -> Iterator[CheckMessage]:
     yield from found.values()
     if under_middleware:
         yield from _exemptions()
-    for layer, named in above.items():
-        yield W135(layer=layer, view=named[0], others=and_more(named))
 
 
 def _exemptions() -> Iterator[CheckMessage]:
@@ -260,14 +214,13 @@ def _unread(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:
 
 def operation_problems(operation: Any, name: str) -> Iterator[CheckMessage]:
     """Find what is wrong with the policy of an operation below a view."""
-    if (policy := mark_of(operation).policy) is not None:
+    policy = mark_of(operation).policy
+    if policy is not None:
         yield from policy_errors(name, policy, coroutine=E030 if operation.is_async else None)
 
 
 def refuses_its_clients(callback: Any, policy: Policy) -> bool:
     """Is a DRF view open to clients without a user, although its policy refuses their keys?"""
-    if hasattr(callback, "__wrapped__"):  # by a decorator that may require a user
-        return False
     if (
         not is_rest(callback)
         or conf.field(policy, "scope") is not None
@@ -280,39 +233,15 @@ def refuses_its_clients(callback: Any, policy: Policy) -> bool:
     )
     from rest_framework.views import APIView
 
+    from ..rest_framework.view_adapter import is_undecorated
+
+    if not is_undecorated(callback):  # a decorator may require a user
+        return False
     cls: Any = view_class(callback)
     asked = getattr(callback, "initkwargs", {}).get("permission_classes", cls.permission_classes)
     return cls.get_permissions is APIView.get_permissions and all(
         each is AllowAny for each in asked
     )
-
-
-def _in_atomic_requests(callback: Any) -> bool:
-    left = non_atomic_aliases(callback)
-    return any(
-        settings["ATOMIC_REQUESTS"] and alias not in left
-        for alias, settings in connections.settings.items()
-    )
-
-
-def _outside_transactions(callback: Any) -> str | None:
-    """Name the decorator above ours, if any, that our view has taken out of ATOMIC_REQUESTS.
-
-    Django's write nothing.
-    """
-    if (
-        is_rest(callback)
-        or not isinstance(excluded_aliases(callback), AllAliases)
-        or not _in_atomic_requests(callback)
-    ):
-        return None
-    for layer in layers_of(callback):
-        module = getattr(layer, "__globals__", {}).get("__name__", "")
-        if module.startswith("django_idempotency."):
-            return None
-        if module and not module.startswith(("django.", "contextlib")):  # such as atomic(view)
-            return name_of_code(module, layer.__code__)
-    return None
 
 
 def refusals(callback: Any, view: str) -> Iterator[CheckMessage]:
@@ -336,31 +265,6 @@ def _class(callback: Any, view: str) -> Iterator[CheckMessage]:
         and _guards_inside(callback)
     ):
         yield E067(view=view)
-    if any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()) and any(
-        mark_of(below_api_view(each)).policy is not None for each in carriers(callback)
-    ):
-        yield E034(view=view)
-    if is_rest(callback) and not iscoroutinefunction(callback):
-        yield from _inside_djangos(callback, cls, view)
-
-
-def _inside_djangos(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:
-    """Find a guarded DRF view whose transaction is opened by Django, because the view is
-    wrapped.
-    """
-    # Not above: needs DRF, which such a class has loaded.
-    from ..rest_framework.guarding import (
-        GuardedView,
-    )
-
-    guarded = hasattr(cls, "get_idempotency_policy") or mark_of(callback).policy is not None
-    if not guarded or isinstance(callback, GuardedView):
-        return
-    if _in_atomic_requests(callback):
-        leases = any(
-            conf.field(policy, "guarantee") == Guarantee.LEASE for policy in policies(callback)
-        )
-        yield (E072 if leases else W076)(view=view)
 
 
 def _guards_inside(callback: Any) -> bool:
@@ -396,7 +300,8 @@ def middleware_problems(callback: Any, view: str, policy: Policy) -> Iterator[Ch
     known = [route_of(callback, name) for name in open_handlers(callback)]
     if all(each.guards_itself or each.exempt for each in known):
         return
-    cls, kind = view_class(callback), kind_of(callback)
+    cls = view_class(callback)
+    kind = kind_of(callback)
     if kind is not None and kind.left is not None:
         yield from kind.problems(view)
     elif cls is not None and is_rest(callback):

@@ -257,7 +257,8 @@ def senseless(name: str, expected: str) -> CheckMessage:
     if of is not None and of.by_path:
         expected = expected.replace("a function of", "a function (or the dotted path of one) of")
     secret = name in conf.SETTINGS and conf.SETTINGS[name].secret
-    value, default = conf.get(name), repr(conf.DEFAULTS[name]).replace("'", '"')
+    value = conf.get(name)
+    default = repr(conf.DEFAULTS[name]).replace("'", '"')
     return E003(
         name=name,
         value=(type_named if secret else shown)(value),
@@ -294,12 +295,14 @@ def _metrics() -> Iterator[CheckMessage]:
 
 
 def _encryption() -> Iterator[CheckMessage]:
-    if (keys := conf.get("ENCRYPTION_KEYS")) != []:
+    keys = conf.get("ENCRYPTION_KEYS")
+    if keys != []:
         yield from import_string("django_idempotency.contrib.at_rest.checks.check_keys")(keys)
 
 
 def _routes() -> Iterator[CheckMessage]:
-    if (entries := conf.get("ROUTES")) != {}:
+    entries = conf.get("ROUTES")
+    if entries != {}:
         yield from import_string("django_idempotency.contrib.by_route.checks.check_entries")(
             entries
         )
@@ -332,9 +335,8 @@ def _together() -> Iterator[CheckMessage]:
             for field in FIELDS
             if field.upper() in conf.project_settings()
         }
-        if (
-            problem := contradiction(own, lambda field: FIELDS[field].default, Place.SETTINGS)
-        ) is not None:
+        problem = contradiction(own, lambda field: FIELDS[field].default, Place.SETTINGS)
+        if problem is not None:
             yield E087(problem=problem)
             return
         plan_of(WholePolicy(**{field: conf.imported(field.upper()) for field in FIELDS})).compile()

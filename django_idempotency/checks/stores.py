@@ -154,7 +154,8 @@ def _missing_driver(
 def _nested(alias: str, backend: type[BaseStore], nested: Nested) -> Iterator[CheckMessage]:
     """Find the aliases that a store cannot be around."""
     for name, value in nested[alias].items():
-        if (problem := _problem(alias, backend, name, value, nested)) is not None:
+        problem = _problem(alias, backend, name, value, nested)
+        if problem is not None:
             others = [
                 other
                 for other in nested

@@ -183,9 +183,11 @@ def has_operations(callback: Any) -> bool:
 
 def open_handlers(callback: Any) -> list[str]:
     """Return the unsafe methods that a view may handle: all, unless restricted."""
-    if (kind := kind_of(callback)) is not None and kind.handlers:
+    kind = kind_of(callback)
+    if kind is not None and kind.handlers:
         return list(kind.handlers)
-    if (cls := view_class(callback)) is not None:
+    cls = view_class(callback)
+    if cls is not None:
         found = [name for name in UNSAFE_HANDLERS if handler_of(callback, name) is not None]
         return list(UNSAFE_HANDLERS) if _responds_in_dispatch(cls) else found
     allowed = required_methods(callback)

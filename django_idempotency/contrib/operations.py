@@ -1,66 +1,40 @@
-"""One request to a guarded operation of a framework.
+"""One request to a guarded operation of a framework, which calls the bracket from its hooks.
 
-The guard opens where the framework calls the function, and closes around the response. So it comes
-after the framework's authentication, throttling and validation, and includes everything that turns
-a result into a response: renderers, response schemas, exception handlers.
+`enter()` is around the function, and opens the call: after the framework's authentication,
+throttling and validation. `run()` is around all that turns a result into a response, such as
+renderers, response schemas and exception handlers, and ends the call.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Awaitable, Callable, Iterator
-from collections.abc import Set as AbstractSet
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
-from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ..core.policy import SAFE_METHODS, Policy, Resolved
-from ..errors import ConfigurationError, OperationUnknown, Problem, TransactionLost
-from ..http.admission import Keyed, auser_of, call_of, key_to_guard
-from ..http.atomic_requests import (
-    ALL_ALIASES,
-    NONE_OPENED,
-    AllAliases,
-    atomic_requests,
-    excluded_aliases,
-    leave_atomic_requests,
-    non_atomic_aliases,
-    non_atomic_aliases_of,
+from ..engine.bracket import (
+    Answered,
+    failed_in_thread,
+    finished,
+    finished_in_thread,
+    opened_in_thread,
 )
+from ..errors import OperationUnknown, Problem, TransactionLost
+from ..http.admission import Keyed, auser_of, call_of, key_to_guard
 from ..http.call import Call
-from ..http.exchange import call_on, exchange_of, noted_of, stamp
+from ..http.exchange import call_on, exchange_of, stamp
 from ..http.plan import plan_of
-from ..http.problems import aproblem_response, problem_response
-from ..http.responses import render
-from ..http.run import aconclude, aended, conclude, require_lease
+from ..http.problems import problem_response
+from ..http.run import aconclude, conclude, require_lease
 from ..http.unguarded import areport_unguarded, note_unreached, report_unguarded
-from ..http.views import route_of
 from ..stores.lending import in_database_thread
 
 #: Errors in the function that the guard answers: derive() without a store, a query after the
 #: transaction was lost.
 _OURS = (OperationUnknown, TransactionLost)
-
-
-class OperationFinished(BaseException):
-    """Carries a finished response out of the framework, past exception handlers and renderers."""
-
-    def __init__(self, response: HttpResponseBase) -> None:
-        super().__init__()
-        self.response = response
-
-
-class Stopped(BaseException):
-    """Carries a problem of the function out of the framework, so that none of its exception
-    handlers turns it into a 500.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__()
-        self.problem = problem
 
 
 class OperationCall:
@@ -69,83 +43,84 @@ class OperationCall:
     #: What the figures call the entry point.
     by = ""
 
+    #: The call that guards the request, once it is open.
     call: Call | None = None
+    #: The response to send, whatever the framework makes of it: a replay, or a refusal.
+    answer: HttpResponseBase | None = None
+    #: What the function has raised that no exception handler of the framework may answer.
+    problem: Problem | None = None
     #: Has the framework called the function? Before that, it may refuse the request.
     _reached = False
 
-    def __init__(self, request: HttpRequest, policy: Policy, *, decorated: bool = False) -> None:
+    def __init__(self, request: HttpRequest, policy: Policy) -> None:
         self.request = request
         self.policy = policy
-        #: Does a decorator of the project wrap the operation?
-        self._decorated = decorated
-        self._transactions = transactions_around(request)
-        self._response: HttpResponseBase | None = None
 
     # ------------------------------------------------------------------------- around the framework
 
     def run(self, operation: Callable[[], HttpResponseBase]) -> HttpResponseBase:
         """Run an operation, with the checks before it."""
-        response = self._run(operation)
-        if self._decorated and self.call is not None:
-            self._transactions.begin()
-        return response
-
-    def _run(self, operation: Callable[[], HttpResponseBase]) -> HttpResponseBase:
         exchange_of(self.request).entry = self
         try:
-            with ExitStack() as ending:
-                ending.push(self._end_transactions)
-                self._response = operation()
-                if self.call is not None:
-                    render(self._response)
-        except OperationFinished as finished:  # writes of the checks are kept
-            return finished.response
-        except BaseException as error:
+            return self._run(operation)
+        except BaseException:
             if self.call is not None:
-                committed = self._response if self._transactions.opened.committed else None
-                met = error.problem if isinstance(error, Stopped) else error
-                return self._respond(self.call.fail(met, committed=lambda: committed))
+                self.call.close()
             raise
         finally:
             exchange_of(self.request).entry = None
-        if self.call is None:
-            self._judge(self._response)
-            report_unguarded(self.request)
-            if not self._transactions.opened.blocks:
-                conclude(self.request, self._response)
-            return stamp(self.request, self._response)
-        try:
-            return self.call.settle(self._response)
-        except Problem as problem:
-            return self._respond(problem)
 
-    def _end_transactions(self, *raised: Any) -> None:
-        if self.call is not None:
-            self._transactions.end(*raised)
+    def _run(self, operation: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+        try:
+            response = operation()
+        except BaseException as error:
+            if self.call is None:
+                raise
+            return self.call.fail(self.problem or error)
+        if self.answer is not None:
+            return self.answer
+        if self.call is None:
+            self._judge(response)
+            report_unguarded(self.request)
+            conclude(self.request, response)
+            return stamp(self.request, response)
+        if self.problem is not None:
+            return self.call.fail(self.problem)
+        return finished(self.call, response)
 
     async def arun(self, operation: Callable[[], Awaitable[HttpResponseBase]]) -> HttpResponseBase:
-        """See run(). Django refuses ATOMIC_REQUESTS for async views."""
+        """See run()."""
         exchange_of(self.request).entry = self
-
-        async def work() -> HttpResponseBase:
-            try:
-                return await operation()
-            except Stopped as stopped:
-                problem = stopped.problem
-            raise problem
-
         try:
-            response = await aended(lambda: self.call, work, self._arespond)
-        except OperationFinished as finished:
-            return finished.response
+            return await self._arun(operation)
+        except BaseException:
+            if self.call is not None:
+                self.call.close()
+            raise
         finally:
             exchange_of(self.request).entry = None
-        if self.call is not None:
-            return response
-        self._judge(response)
-        await areport_unguarded(self.request)
-        await aconclude(self.request, response)
-        return stamp(self.request, response)
+
+    async def _arun(self, operation: Callable[[], Awaitable[HttpResponseBase]]) -> HttpResponseBase:
+        try:
+            response = await operation()
+        except GeneratorExit as closed:  # nothing can be awaited any more
+            if self.call is None:
+                raise
+            return self.call.fail(closed)
+        except BaseException as error:
+            if self.call is None:
+                raise
+            return await failed_in_thread(self.call, self.problem or error)
+        if self.answer is not None:
+            return self.answer
+        if self.call is None:
+            self._judge(response)
+            await areport_unguarded(self.request)
+            await aconclude(self.request, response)
+            return stamp(self.request, response)
+        if self.problem is not None:
+            return await failed_in_thread(self.call, self.problem)
+        return await finished_in_thread(self.call, response)
 
     def _judge(self, response: HttpResponseBase) -> None:
         """Note the status of a keyed request that was responded to before its function was
@@ -163,79 +138,76 @@ class OperationCall:
         """Open the guard, if the request carries a key, and call the function."""
         self._reached = True
         try:
-            if (keyed := key_to_guard(self.request, self.policy, by=self.by)) is not None:
-                self._open(keyed)
+            keyed = key_to_guard(self.request, self.policy, by=self.by)
+            user = getattr(self.request, "user", None)
+            call = None if keyed is None else self._called(keyed, user)
         except Problem as problem:
-            raise OperationFinished(self._respond(problem)) from problem
-        if self.call is None:
+            self.answer = self.respond(problem, self.request)
+            return self.answer
+        if call is None:
             report_unguarded(self.request)
+            return function()
+        if self._is_answered(call, call.open()):
+            return self.answer
         try:
             return function()
-        except _OURS as problem:
-            raise (problem if self.call is None else Stopped(problem)) from problem
         except Exception as error:
-            if self.call is not None and (left := self.call.course.left_by(error)) is not None:
-                raise Stopped(left) from error
+            self._note(error, call.course.left_by(error))
             raise
-
-    def _open(self, keyed: Keyed) -> None:
-        user = getattr(self.request, "user", None)
-        if (call := self._call(keyed, user)) is None:
-            return
-        refuse_transaction(self.request)
-        if (response := call.open(self._transactions.opened)) is not None:
-            raise OperationFinished(response)
-        self.call = call
 
     async def aenter(self, function: Callable[[], Awaitable[Any]]) -> Any:
         """See enter()."""
         self._reached = True
         try:
-            if (keyed := key_to_guard(self.request, self.policy, by=self.by)) is not None:
-                await self._aopen(keyed)
+            keyed = key_to_guard(self.request, self.policy, by=self.by)
+            call = None
+            if keyed is not None:
+                user = await auser_of(self.request, self.policy)
+                called = partial(self._called, keyed, user)
+                call = await in_database_thread(called, keep=keyed.claims_in_database)
         except Problem as problem:
-            raise OperationFinished(await self._arespond(problem)) from problem
-        if self.call is None:
+            self.answer = await in_database_thread(self.respond, problem, self.request)
+            return self.answer
+        if call is None:
             await areport_unguarded(self.request)
+            return await function()
+        self.require_lease(call)
+        if self._is_answered(call, await opened_in_thread(call)):
+            return self.answer
         try:
             return await function()
-        except _OURS as problem:
-            raise (problem if self.call is None else Stopped(problem)) from problem
         except Exception as error:
-            if (
-                self.call is not None
-                and (left := await self.call.course.aleft_by(error)) is not None
-            ):
-                raise Stopped(left) from error
+            self._note(error, await in_database_thread(call.course.left_by, error))
             raise
 
-    async def _aopen(self, keyed: Keyed) -> None:
-        user = await auser_of(self.request, self.policy)
-        call = await in_database_thread(self._call, keyed, user, keep=keyed.claims_in_database)
-        if call is None:
-            return
-        require_lease(call, "This operation")
-        if (response := await call.aopen()) is not None:
-            raise OperationFinished(response)
-        self.call = call
+    def _is_answered(self, call: Call, answered: Answered[HttpResponseBase] | None) -> bool:
+        if answered is None:
+            self.call = call
+            return False
+        self.answer = answered.value
+        return True
 
-    def _call(self, keyed: Keyed, user: Any) -> Call | None:
-        request, user = self.request, self.owner_of(user, keyed.plan.terms)
-        return call_of(
-            request, keyed, user=user, source=request, non_atomic=non_atomic_aliases_of(request)
-        )
+    def _note(self, error: Exception, left: Problem | None) -> None:
+        if left is not None:
+            self.problem = left
+        elif isinstance(error, _OURS):
+            self.problem = error
 
-    def _respond(self, problem: Problem) -> HttpResponseBase:
+    def _called(self, keyed: Keyed, user: Any) -> Call | None:
+        request = self.request
+        user = self.owner_of(user, keyed.plan.terms)
+        return call_of(request, keyed, user=user, source=request, respond=self.respond)
+
+    def respond(self, problem: Problem, request: HttpRequest) -> HttpResponseBase:
         """Return the response to a problem: from the framework, or a problem document."""
         handled = self.handled(problem)
-        return problem_response(problem, self.request) if handled is None else handled
-
-    async def _arespond(self, problem: Problem) -> HttpResponseBase:
-        """See _respond()."""
-        handled = self.handled(problem)
-        return await aproblem_response(problem, self.request) if handled is None else handled
+        return problem_response(problem, request) if handled is None else handled
 
     # ------------------------------------------------------------------------ what a framework says
+
+    def require_lease(self, call: Call) -> None:
+        """Raise `ConfigurationError` for async work that is not under a lease."""
+        require_lease(call, "This operation")
 
     def owner_of(self, user: Any, terms: Resolved) -> Any:
         """Return whose a key is, as the framework has authenticated the request; `user` is the
@@ -246,79 +218,3 @@ class OperationCall:
     def handled(self, problem: Problem) -> HttpResponseBase | None:
         """Return what the framework responds to a problem; `None`: a problem document."""
         return None
-
-
-class Transactions:
-    """The transactions of ATOMIC_REQUESTS around a guarded operation, opened as by Django, outside
-    the project's decorators.
-    """
-
-    def __init__(self, non_atomic: AbstractSet[str] = ALL_ALIASES) -> None:
-        self._non_atomic = non_atomic
-        self._stack = ExitStack()
-        self.opened = NONE_OPENED
-
-    @contextmanager
-    def around(self, request: HttpRequest, policy: Policy) -> Iterator[None]:
-        """Open them for as long as a view runs."""
-        exchange = exchange_of(request)
-        exchange.transactions = self
-        try:
-            with self._stack:
-                self.begin(noted=plan_of(policy).may_have_key(request.META))
-                yield
-        finally:
-            exchange.transactions = None
-
-    def begin(self, *, noted: bool = False) -> None:
-        """Open them; again after the guard has closed, for what decorators do with its response."""
-        self.opened = self._stack.enter_context(atomic_requests(self._non_atomic, noted=noted))
-
-    def end(self, *raised: Any) -> None:
-        """End them before the view does, except one that a guard has taken over."""
-        self._stack.__exit__(*raised)
-
-
-def transactions_around(request: HttpRequest) -> Transactions:
-    """Return the open ones; none in a view that does not leave ATOMIC_REQUESTS."""
-    exchange = noted_of(request)
-    found: Transactions | None = None if exchange is None else exchange.transactions
-    return Transactions() if found is None else found
-
-
-def refuse_transaction(request: HttpRequest) -> None:
-    """Refuse to claim inside the transaction of ATOMIC_REQUESTS, which our view of the path
-    leaves.
-    """
-    callback = getattr(request.resolver_match, "func", None)
-    left = excluded_aliases(callback)
-    if not isinstance(left, AllAliases) and any(
-        settings["ATOMIC_REQUESTS"] and alias not in left
-        for alias, settings in connections.settings.items()
-    ):
-        raise ConfigurationError(
-            "This operation is inside the transaction of ATOMIC_REQUESTS. Use "
-            "functools.wraps() in every decorator "
-            "around the views of the API."
-        )
-
-
-def leaving(view: Callable[..., Any]) -> Callable[..., Any]:
-    """Let the view of guarded operations leave ATOMIC_REQUESTS, and open the same transactions
-    itself.
-    """
-
-    @functools.wraps(view)
-    def leaving_view(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        policy = route_of(leaving_view, request.method or "").policy
-        non_atomic = non_atomic_aliases(leaving_view)
-        with (
-            atomic_requests(non_atomic)
-            if policy is None
-            else Transactions(non_atomic).around(request, policy)
-        ):
-            response = view(request, *args, **kwargs)
-        conclude(request, response)
-        return response
-
-    return leave_atomic_requests(leaving_view)

@@ -38,4 +38,5 @@ class OwnView(View):
 def note_record(request: HttpRequest, record: UUID) -> None:
     """Note on a request that it is about this record, which it has not claimed."""
     exchange = exchange_of(request)
-    exchange.record, exchange.operation = record, None
+    exchange.record = record
+    exchange.operation = None

@@ -14,8 +14,8 @@ error: the caller gets `WritesRolledBack`. Without an error, `set_rollback(True)
 word, such as a dry run: its response is sent, and forgotten.
 
 An exception that becomes a response below 500 ends as that response, since an unguarded view keeps
-what it wrote before it raised. If the project uses ATOMIC_REQUESTS, Django rolls back at any
-exception, and so do we (`RAISED`).
+what it wrote before it raised. If the record is in a transaction of the project's, such as that of
+ATOMIC_REQUESTS, the exception rolls all of it back, and the call has failed (`RAISED`).
 
 A key is freed for another request only by proof that nothing was done, or by the project's word.
 The proofs are:
@@ -154,20 +154,24 @@ RETURNED: dict[bool, ResponseEnding] = {
     False: ResponseEnding(answers=True, commit=False),
 }
 
-#: (does an exception become a response below 500?, does ATOMIC_REQUESTS hold for the record's
-#: database?) → how it ends.
+#: (does an exception become a response below 500?, is the record in a transaction of the project's,
+#: which the exception rolls back when it leaves?) → how it ends.
 RAISED: dict[tuple[bool, bool], ResponseEnding] = {
     # A counted PIN stays counted, however it is refused.
     (True, False): ResponseEnding(answers=True, commit=True),
-    (True, True): ResponseEnding(answers=True, commit=False),  # as Django does
+    # Nothing of it stays, the record included.
+    (True, True): ResponseEnding(answers=False, commit=False),
     (False, False): ResponseEnding(answers=False, commit=False),
     (False, True): ResponseEnding(answers=False, commit=False),
 }
 
 
-def response_ending(status: int, *, raised: bool, atomic_requests: bool) -> ResponseEnding:
-    """Read the tables. `raised`: the response was made of an exception that left the work."""
-    return RAISED[status < 500, atomic_requests] if raised else RETURNED[status < 500]
+def response_ending(status: int, *, raised: bool, inside: bool) -> ResponseEnding:
+    """Read the tables.
+
+    `raised`: the response was made of an exception that left the work. `inside`: see `RAISED`.
+    """
+    return RAISED[status < 500, inside] if raised else RETURNED[status < 500]
 
 
 def keeps_begun(*, has_begun: bool, needs_rollback: bool) -> bool:
@@ -198,10 +202,8 @@ class Ending(NamedTuple):
     ttl: float | None = None
     #: Is it a response below 400, or a function's result?
     succeeded: bool = False
-    #: Why was another transaction of the work rolled back?
+    #: Why will a transaction of the work in another database be rolled back?
     undone: Rollback = Rollback.NONE
-    #: The error behind that; `None`: it is not known.
-    undone_by: BaseException | None = None
 
     @property
     def is_final(self) -> bool:
@@ -412,7 +414,8 @@ def claimed(ticket: Ticket, known: Record | None, now: datetime) -> Record:
     born = rules.born(ticket, now)
     if known is None:
         return born
-    run, purge_at = rules.succession(known), max(known.purge_at, born.purge_at)
+    run = rules.succession(known)
+    purge_at = max(known.purge_at, born.purge_at)
     if run.new_life:
         return born._replace(operation=rules.operation_of(known, run), purge_at=purge_at)
     names = ("operation", "created_at", "guarantee", "secret_id", "method", "path")
@@ -427,7 +430,8 @@ def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime
     born = ticket if settlement.new_life else known
     earlier = None if settlement.new_life else known.completed_at
     completes = settlement.status is Status.COMPLETED and settlement.outcome is not None
-    expires_in, lease_in = settlement.expires_in, settlement.lease_in
+    expires_in = settlement.expires_in
+    lease_in = settlement.lease_in
     expires_at = known.expires_at if expires_in is None else now + timedelta(seconds=expires_in)
     return Record(
         id=known.id,

@@ -183,7 +183,8 @@ DEEP = 128
 
 def is_deep(value: Any) -> bool:
     """Is JSON nested deeper than `DEEP` levels?"""
-    level, depth = [value], 0
+    level = [value]
+    depth = 0
     while level:
         depth += 1
         if depth > DEEP:

@@ -29,7 +29,8 @@ DOCUMENT = ("body", "headers", "method", "path", "query", "user")
 FINGERPRINTS = ("request", "raw", "headers")
 
 #: The modes of a policy: it guards, or it only reports what a guard would have done.
-ENFORCE, OBSERVE = "enforce", "observe"
+ENFORCE = "enforce"
+OBSERVE = "observe"
 #: The value of `required` between `True` and `False`: a request without a key runs unguarded, and
 #: is reported.
 WARN = "warn"
@@ -379,7 +380,8 @@ class Policy:
                 type(self) is Policy and not FIELDS[name].can_call(value)
             ):
                 raise ValueError(f"Policy({name}={value!r}): {name} is {FIELDS[name].expected}.")
-        if (problem := self.contradiction(Place.MADE)) is not None:
+        problem = self.contradiction(Place.MADE)
+        if problem is not None:
             raise ValueError(problem)
 
     def contradiction(self, place: Place) -> str | None:
@@ -638,7 +640,8 @@ def contradiction(
         if each.field not in own or _passes(each, place):
             continue
         together = each.kind is Kind.AGAINST or (each.late and place is Place.MADE)
-        value, other = own[each.field], read(each.other, known=not together)
+        value = own[each.field]
+        other = read(each.other, known=not together)
         if other is MISSING or (
             each.where and not each.where[1](read(each.where[0], known=place is not Place.MADE))
         ):

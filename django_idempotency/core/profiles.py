@@ -250,7 +250,8 @@ class Profile:
 
     def __post_init__(self) -> None:
         for each in dataclasses.fields(self):
-            value, name = getattr(self, each.name), each.name
+            value = getattr(self, each.name)
+            name = each.name
             if not each.metadata["accepts"](value):
                 raise ValueError(
                     f"Profile({name}={value!r}): {name} is {each.metadata['expected']}."

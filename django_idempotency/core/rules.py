@@ -166,7 +166,8 @@ OUTRACED: dict[Race, Verdict] = {
 }
 #: Seconds of pauses in all, and the first of them, each of which is twice the one before. For an
 #: owner of the key the store has waited already.
-RACE_PATIENCE, RACE_PAUSE = 1.0, 0.02
+RACE_PATIENCE = 1.0
+RACE_PAUSE = 0.02
 
 
 def pause_after(race: Race, *, tries: int, spent: float, draw: float) -> float | None:

@@ -107,7 +107,8 @@ def simple(expression: str | Callable[[Any], Any]) -> Selector | None:
     if isinstance(expression, str):
         if not (expression.isascii() and expression.isidentifier()):
             return None
-        find, roots = partial(looked_up, expression), frozenset({expression})
+        find = partial(looked_up, expression)
+        roots = frozenset({expression})
         return Selector(
             expression=expression,
             find=find,

@@ -46,7 +46,8 @@ def refuse_what_cannot_work(view: Any) -> None:
         kind.refuse(view)
     _refuse_generator(view)
     refuse_safe_methods(view)
-    if (cls := view_class(view)) is not None and rest_class(view) is None:
+    cls = view_class(view)
+    if cls is not None and rest_class(view) is None:
         raise ImproperlyConfigured(
             f"@idempotent() around {cls.__name__}.as_view() would replay before the class "
             "has checked "

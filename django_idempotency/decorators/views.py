@@ -16,7 +16,7 @@ from .. import conf
 from ..core.policy import Policy, async_contradiction
 from ..core.records import Guarantee
 from ..errors import ConfigurationError
-from ..http.atomic_requests import leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
+from ..http.atomic_requests import leave_atomic_requests
 from ..http.kinds import kind_of, kinds
 from ..http.markers import mark
 from ..http.responses import answer_to
@@ -31,13 +31,14 @@ def _is_async(view: Any) -> bool:
     return iscoroutinefunction(view) or iscoroutinefunction(getattr(type(view), "__call__", None))  # noqa: B004
 
 
-def guarded_view(
-    view: Callable[..., Any], policy: Policy, *, on: Callable[..., Any] | None = None
-) -> Callable[..., Any]:
-    """Guard a view.
+def leases(policy: Policy) -> bool:
+    """Has a policy the guarantee "lease"?"""
+    guarantee: object = conf.field(policy, "guarantee")
+    return guarantee == Guarantee.LEASE
 
-    `on` is what carries `@non_atomic_requests`, if not the view: a class's dispatch.
-    """
+
+def guarded_view(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
+    """Guard a view."""
     if _is_async(view):
         return _guarded_async(view, policy)
 
@@ -47,29 +48,25 @@ def guarded_view(
         call = functools.partial(view, *args, **kwargs)
         if hasattr(source, "_request"):
             return wing("below_api_view").run_inside(source, policy, call)
-        if (operation := call_around(source, policy)) is not None:
+        operation = call_around(source, policy)
+        if operation is not None:
             return operation.enter(call)
-        # Read at the call, since a @non_atomic_requests may be above this decorator.
-        non_atomic = (
-            non_atomic_aliases(guarded)
-            if on is None
-            else non_atomic_aliases(on) | non_atomic_aliases_of(source)
-        )
         try:
-            return run(source, policy, call, source=source, non_atomic=non_atomic)
+            return run(source, policy, call, source=source)
         except Http404 as error:
-            if (answer := answer_to(source, error, guarded)) is None:
+            answer = answer_to(source, error, guarded)
+            if answer is None:
                 raise
             return answer
 
     mark(guarded, policy=policy)
     for kind in kinds(to_come=True):
         kind.offer(guarded, view, policy)
-    return leave_atomic_requests(guarded)
+    return leave_atomic_requests(guarded) if leases(policy) else guarded
 
 
 def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
-    if conf.field(policy, "guarantee") != Guarantee.LEASE:
+    if not leases(policy):
         raise ImproperlyConfigured(
             async_contradiction(
                 name_of(view), fix='Type @idempotent(guarantee="lease"), or make it a sync view.'
@@ -88,19 +85,21 @@ def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., An
                     "such a function."
                 )
             return await running
-        if (operation := call_around(source, policy)) is not None:
+        operation = call_around(source, policy)
+        if operation is not None:
             return await operation.aenter(call)
         try:
             return await arun(source, policy, call)
         except Http404 as error:
-            if (answer := answer_to(source, error, guarded)) is None:
+            answer = answer_to(source, error, guarded)
+            if answer is None:
                 raise
             return answer
 
     mark(guarded, policy=policy)
     for kind in kinds(to_come=True):
         kind.offer(guarded, view, policy)
-    return markcoroutinefunction(guarded)
+    return leave_atomic_requests(markcoroutinefunction(guarded))
 
 
 def _request_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

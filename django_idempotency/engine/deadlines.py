@@ -47,7 +47,8 @@ def deadline(limit: float | timedelta | datetime | LambdaContext) -> Iterator[No
             f"deadline({limit!r}) is too long: leases would last until then. A host "
             "without a limit needs no deadline."
         )
-    ends, outer = time.monotonic() + left, ENDS.get()
+    ends = time.monotonic() + left
+    outer = ENDS.get()
     token = ENDS.set(ends if outer is None else min(ends, outer))
     try:
         yield

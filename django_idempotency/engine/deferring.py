@@ -30,12 +30,14 @@ logger = logging.getLogger("django_idempotency")
 
 #: The most settles that may wait, and bytes of their responses. Any more are lost at once, as
 #: without a queue.
-LONGEST, HEAVIEST = 1024, 64 * 1024 * 1024
+LONGEST = 1024
+HEAVIEST = 64 * 1024 * 1024
 #: Seconds between two rounds.
 PAUSE = 0.5
 #: Seconds that the end of the process waits for the queue; also the least time for receivers of the
 #: last events.
-DRAIN, NOTICE = 5.0, 1.0
+DRAIN = 5.0
+NOTICE = 1.0
 
 
 class Deferring(Background):

@@ -69,7 +69,9 @@ class Lease(ref[Leased]):
         return (self.ends - self.due) / 4
 
     def begin(self, now: float, seconds: float, until: float = inf) -> None:
-        self.ends, self.due, self.until = now + seconds, now + seconds / PART, until
+        self.ends = now + seconds
+        self.due = now + seconds / PART
+        self.until = until
 
 
 class Heartbeat(Background):
@@ -103,7 +105,9 @@ class Heartbeat(Background):
         the thread, and the thread announces its check before it looks (see _pause()). So at least
         one of the two sees the other.
         """
-        lease, now, seconds = Lease(operation), self._clock(), operation.ticket.lease
+        lease = Lease(operation)
+        now = self._clock()
+        seconds = operation.ticket.lease
         lease.begin(now, seconds, now + operation.ticket.longest_run)
         # An abandoned one's with the same id, which the thread may be removing.
         if id(operation) in self._watched:
@@ -136,8 +140,10 @@ class Heartbeat(Background):
         """Watch a forgotten lease again, whose work is over and whose settle waits; its end is
         unchanged.
         """
-        if (operation := lease()) is not None:
-            lease.due, lease.until = min(lease.due, lease.ends - operation.ticket.lease / PART), inf
+        operation = lease()
+        if operation is not None:
+            lease.due = min(lease.due, lease.ends - operation.ticket.lease / PART)
+            lease.until = inf
             holding(self._lock, self._watched.__setitem__, id(operation), lease)
             if self._thread is None or lease.due < self._wakes:
                 holding(self._lock, self._wake, lease)
@@ -177,7 +183,9 @@ class Heartbeat(Background):
         """Return the leases to renew, including nearly due ones of the same stores; forget
         abandoned and stuck ones.
         """
-        found, soon, stuck = list[Leased](), list[Leased](), list[Leased]()
+        found = list[Leased]()
+        soon = list[Leased]()
+        stuck = list[Leased]()
         with self._lock:
             for name, lease in self._watched.copy().items():
                 if lease.due <= now:
@@ -204,7 +212,8 @@ class Heartbeat(Background):
     def _renewed(self, operations: list[Leased], now: float) -> None:
         with self._lock:
             for operation in operations:
-                if (lease := self._watched.get(id(operation))) is not None:
+                lease = self._watched.get(id(operation))
+                if lease is not None:
                     lease.begin(now, operation.ticket.lease, lease.until)
 
     def _missed(self, operations: list[Leased], now: float, error: Exception) -> None:
@@ -260,7 +269,8 @@ class Heartbeat(Background):
                 self._changed.wait(left)
             if self._watched or self._wakes < began + IDLE:
                 return True
-            thread, self._thread = self._thread, None
+            thread = self._thread
+            self._thread = None
             if self._watched:  # an operation added just before this check has seen it
                 self._thread = thread
             return self._thread is not None

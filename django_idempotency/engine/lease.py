@@ -97,6 +97,7 @@ class LeaseOperation(Operation):
         The heartbeat does not renew the lease of a call that an interrupt has cut.
         """
         if not self.deferred:
+            self._renews = False  # also if a thread has still to claim it
             self.leave_lease()
 
     def keep_lease(self) -> None:
@@ -135,10 +136,10 @@ class LeaseOperation(Operation):
         """Settle as the base class says. A failed write is an event, and the response is sent."""
         conclusion = self._conclude(ending, ending.undone)
         if conclusion.withheld:
-            withheld = WritesRolledBack.by(ending.undone_by)
-            self._log_rollback(ending.undone_by)
+            withheld = WritesRolledBack()
+            self._log_rollback(None)
             self._settle(conclusion.state, failed_with(withheld, at=utcnow()))
-            raise withheld from ending.undone_by
+            raise withheld
         try:
             self._settle(conclusion.state, ending.outcome, ending.ttl)
         except TransactionLeftOpen as left:  # its writes are gone

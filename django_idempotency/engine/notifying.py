@@ -81,7 +81,8 @@ class Notifier(Background):
         deadline = time.monotonic() + patience
         with self._lock:
             while self._thread is not None and (self._waiting or self._sending):
-                if (left := deadline - time.monotonic()) <= 0:
+                left = deadline - time.monotonic()
+                if left <= 0:
                     break
                 self._changed.wait(left)
             count = len(self._waiting) + self._sending

@@ -92,6 +92,9 @@ class Operation:
     claimed_inside = False
     #: Does the claim stay, whatever becomes of the work and of the server? See `Record.durable`.
     claim_is_durable = True
+    #: Is the record in a transaction of the project's, such as that of ATOMIC_REQUESTS? An
+    #: exception that leaves the call rolls both back.
+    is_inside = False
     #: What settle() was asked to store.
     outcome: Outcome | None = None
     #: What the sink keeps from one event of this operation to the next.
@@ -207,6 +210,7 @@ class Operation:
                 self.record = record
                 self.claimed_inside = record.joined
                 self.claim_is_durable = record.durable
+                self.is_inside = record.joined and not record.durable
                 if record.location is not None:
                     # Another connection, or this one later, may look elsewhere.
                     self.ticket = self.ticket._replace(location=record.location)
@@ -261,7 +265,8 @@ class Operation:
 
     def _begin(self, run: Execute) -> None:
         """Note that the record is ours, so the work may begin."""
-        self.run, self._opened_at = run, time.monotonic()
+        self.run = run
+        self._opened_at = time.monotonic()
 
     # --------------------------------------------------------------------------------------- settle
 
@@ -463,7 +468,7 @@ class AtomicOperation(Operation):
                     guard.set_rollback()
                     return verdict
                 settlement = conclusions.takeover(found, self.ticket, verdict, guard.transaction_id)
-                if not self.store.settle(self.ticket, settlement):
+                if not self.store.commit(guard, self.ticket, settlement):
                     return None
         except OwnershipLost:
             return None
@@ -518,14 +523,12 @@ class AtomicOperation(Operation):
         try:
             conclusion = self._conclude(ending)
             if conclusion.withheld:
-                self._withhold(conclusion.state, ending.undone_by)
-            committing = conclusion.commit and self._settle_inside(conclusion.state, ending)
-            if conclusion.commit and ending.succeeded and not committing:
-                # What was written with it has broken the transaction.
-                self._withhold(conclusions.FAILED_AS[self._on_failure])
-            if not committing:
-                self._guard.set_rollback()
-            self._end(conclusion.state, ending, committing=committing)
+                self._withhold(conclusion.state)
+            if conclusion.commit:
+                self._commit(conclusion.state, ending)
+            else:
+                self.close()
+                self._settle_apart(conclusion.state, ending.outcome, ending.ttl)
         except BaseException:
             self.close()
             raise
@@ -538,12 +541,11 @@ class AtomicOperation(Operation):
         guard = self._guard
         remembered = ending.work_result in (WorkResult.KEPT, WorkResult.DROPPED)
         if remembered and guard.refused is not None:
-            self._roll_back(guard.refused)
-            raise guard.refused
+            raise self._rolled_back(guard.refused)
         cause = guard.rollback_cause()
         if remembered and (cause is not Rollback.NONE or not guard.finds_loss):
             if guard.lost():
-                self._lose()
+                raise self._rolled_back(TransactionLost())
             cause = guard.rollback_cause()  # again: the database may have given the transaction up
         if ending.undone is Rollback.ERROR:
             cause = ending.undone
@@ -551,12 +553,9 @@ class AtomicOperation(Operation):
             ending.work_result, cause, self._on_failure, succeeded=ending.succeeded
         )
 
-    def _withhold(self, state: SettledState, error: BaseException | None = None) -> NoReturn:
-        """Roll back, and leave the record of a success that is none.
-
-        `error`: that of another transaction.
-        """
-        error = error or self._guard.error
+    def _withhold(self, state: SettledState) -> NoReturn:
+        """Roll back, and leave the record of a success that is none."""
+        error = self._guard.error
         withheld = WritesRolledBack.by(error)
         self.close()
         self._log_rollback(error)
@@ -564,61 +563,45 @@ class AtomicOperation(Operation):
         self._settle_apart(state, note, why=withheld)
         raise withheld from error
 
-    def _end(self, state: SettledState, ending: Ending, *, committing: bool) -> None:
-        """End the guard, and report what has become of the call."""
-        guard, held = self._guard, self._held
+    def _commit(self, state: SettledState, ending: Ending) -> None:
+        """Settle in the work's transaction and commit it, or raise after everything was rolled
+        back.
+        """
+        guard = self._guard
+        settlement = self._settlement(
+            state, ending.outcome, ending.ttl, transaction_id=guard.transaction_id
+        )
+        assert settlement is not None, "what is not written is not committed"
         try:
-            if held is not None:
-                held.__exit__(None, None, None)
+            writes = getattr(self.sink, "commits", False) and self._write_event(state)
+            if writes and guard.needs_rollback():
+                # What was written with it has broken the transaction.
+                if ending.succeeded:
+                    self._withhold(conclusions.FAILED_AS[self._on_failure])
+                self.close()
+                self._settle_apart(state, ending.outcome, ending.ttl)
+                return
+            if not self.store.commit(guard, self.ticket, settlement):
+                raise OwnershipLost  # noqa: TRY301 - handled as the store's own
+        except WritesRolledBack:
+            raise
         except Exception as error:
-            guard.restore()
-            self._held = None
-            # An on_commit callback failed after COMMIT: everything is committed.
-            if guard.committed:
+            if guard.committed:  # an on_commit callback failed: everything is committed
                 self._report(state)
-            elif isinstance(error, OutcomeUnknown):
+                raise
+            self.close()
+            if isinstance(error, OutcomeUnknown):
                 self._report(None, error)
             elif isinstance(error, OwnershipLost):
                 self._report(None)
             else:
                 self._release(error if isinstance(error, TransactionLost) else None, cause=error)
             raise
+        held = self._held
         self._held = None
-        if guard.committed and committing:
-            self._report(state)
-        elif committing and ending.succeeded:
-            self._withhold(conclusions.FAILED_AS[self._on_failure])
-        else:
-            self._settle_apart(state, ending.outcome, ending.ttl)
-
-    def _settle_inside(self, state: SettledState, ending: Ending) -> bool:
-        """Settle in the work's transaction. `False`: it was marked for rollback in the meantime.
-
-        Raises `OwnershipLost`, `TransactionLost`, `StoreUnavailable` or `LostRace` after everything
-        was rolled back. The work had not given up its writes: our own statement failed, so its
-        response must not be kept without them.
-        """
-        guard = self._guard
-        settlement = self._settlement(
-            state, ending.outcome, ending.ttl, transaction_id=guard.transaction_id
-        )
-        assert settlement is not None
-        try:
-            settled = self.store.settle(self.ticket, settlement)
-            marked = settled and self._write_event(state) and guard.needs_rollback()
-        except IdempotencyError as error:
-            if guard.transaction_id is not None and guard.lost():
-                self._lose(error)
-            self._roll_back(cause=error)
-            raise
-        if not settled:
-            guard.set_rollback()
-            if guard.lost():
-                self._lose()
-            self.close()
-            self._report(None)
-            raise OwnershipLost
-        return not marked
+        if held is not None and held is not guard:  # a store around another has more to end
+            held.__exit__(None, None, None)
+        self._report(state)
 
     def _write_event(self, state: SettledState) -> bool:
         """Let the sink write the event of a completion in its transaction.
@@ -631,18 +614,11 @@ class AtomicOperation(Operation):
         sink.committing(EVENT_OF_STATE[state], self)
         return True
 
-    def _lose(self, cause: Exception | None = None) -> NoReturn:
-        """Discard a response whose transaction is not the one that the guard began."""
-        lost = TransactionLost()
-        self._roll_back(lost)
-        raise lost from cause
-
-    def _roll_back(self, why: Exception | None = None, *, cause: Exception | None = None) -> None:
-        """End the guard without the work's writes, release the record, and report the reason if
-        there is one.
-        """
+    def _rolled_back(self, why: IdempotencyError) -> IdempotencyError:
+        """Roll the work's writes back, release the record, and return the reason."""
         self.close()
-        self._release(why, cause=cause)
+        self._release(why)
+        return why
 
     def _release(self, why: Exception | None = None, *, cause: Exception | None = None) -> None:
         """Release the record of a failed call after its rollback, and note the `cause`."""
@@ -665,6 +641,9 @@ class AtomicOperation(Operation):
         if settlement is None:
             self.left_as = state
             return
+        if self._is_rolled_back() and state is not SettledState.COMPLETED:
+            self._report(state, why)
+            return
         began = time.monotonic()
         while True:
             try:
@@ -678,6 +657,10 @@ class AtomicOperation(Operation):
                 self._report(state if settled else None, why)
                 return
             time.sleep(SETTLE_PAUSE)
+
+    def _is_rolled_back(self) -> bool:
+        """Is the record rolled back with a caller's transaction that an error has broken?"""
+        return self.claimed_inside and self._guard.needs_rollback()
 
     def _settle_restored(self, state: SettledState, settlement: Settlement) -> bool:
         """Settle the record as the rollback has restored it. Return whether we owned it."""
@@ -693,12 +676,10 @@ class AtomicOperation(Operation):
     def _settle_locked(self, state: SettledState, settlement: Settlement) -> bool:
         with suppress(OwnershipLost), self.store.guard(self.ticket) as guard:
             self._brief = guard
-            settled = self._is_still_ours(guard, settlement) and self.store.settle(
-                self.ticket, settlement
-            )
-            if settled:
-                self._write_event(state)
-            return settled
+            if not self._is_still_ours(guard, settlement):
+                return False
+            self._write_event(state)
+            return self.store.commit(guard, self.ticket, settlement)
         return False
 
     def _is_still_ours(self, guard: Guard, settlement: Settlement) -> bool:

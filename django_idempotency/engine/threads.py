@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..core.conclusions import Ending
 from ..core.concurrency import run_to_completion
 from ..core.rules import Verdict
 from ..stores.base import BaseStore, innermost
@@ -43,11 +42,6 @@ async def aopen(operation: Operation, wait: float = 0.0) -> Verdict:
         await aabandon(operation)
         raise
     return verdict
-
-
-async def asettle(operation: Operation, ending: Ending) -> None:
-    """Settle an operation as `Operation.settle` does."""
-    await in_thread_of(operation.store, operation.settle, ending)
 
 
 async def aabandon(operation: Operation) -> None:
@@ -84,5 +78,10 @@ async def in_thread_of(store: BaseStore, call: Callable[..., T], *given: Any) ->
     another thread, so that a slow server holds nobody else's. The connections that receivers open
     there are given back either way.
     """
-    shares = store.using is not None or innermost(store).in_process
-    return await run_to_completion(in_database_thread(call, *given, thread_sensitive=shares))
+    shared = shares_thread(store)
+    return await run_to_completion(in_database_thread(call, *given, thread_sensitive=shared))
+
+
+def shares_thread(store: BaseStore) -> bool:
+    """Is a store used in the thread of the request? See in_thread_of()."""
+    return store.using is not None or innermost(store).in_process

@@ -14,15 +14,18 @@ from ..core.rules import Race, pause_after
 
 #: Seconds between two checks of a busy record: first and longest. Each pause is 1.5 times the one
 #: before.
-PAUSE, LONGEST_PAUSE = 0.05, 0.5
+PAUSE = 0.05
+LONGEST_PAUSE = 0.5
 #: Seconds between two tries of a call, and in total. With one more timeout of its store, this
 #: delays a finished response by up to a second.
-SETTLE_PAUSE, SETTLE_PATIENCE = 0.1, 0.6
+SETTLE_PAUSE = 0.1
+SETTLE_PATIENCE = 0.6
 
 
 def pauses(wait: float) -> Iterator[tuple[float, float]]:
     """Yield the pause before the next check and the rest of `wait`, until nothing is left."""
-    deadline, pause = time.monotonic() + wait, PAUSE
+    deadline = time.monotonic() + wait
+    pause = PAUSE
     while (left := deadline - time.monotonic()) > 0:
         yield min(pause, left), left
         pause = min(pause * 1.5, LONGEST_PAUSE)
@@ -32,7 +35,8 @@ class Races:
     """The races that one claim has lost."""
 
     def __init__(self) -> None:
-        self._count, self._began = 0, time.monotonic()
+        self._count = 0
+        self._began = time.monotonic()
 
     def lost(self, race: Race) -> float | None:
         """Count a race that was lost.

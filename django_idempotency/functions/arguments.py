@@ -61,7 +61,9 @@ class Arguments:
         """Raise `ImproperlyConfigured` for an expression over names that no payload has: it would
         select nothing.
         """
-        roots, only, expression = selector.roots, self.only, str(selector.expression)
+        roots = selector.roots
+        only = self.only
+        expression = str(selector.expression)
         if only is not None and only in roots and "@" not in expression:
             inside = re.sub(
                 rf'(?<![\w."]){only}(\.|\b)', lambda found: "" if found[1] else "@", expression

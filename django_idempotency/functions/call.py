@@ -19,27 +19,27 @@ from ..core.hashing import record_id, request_digest
 from ..core.policy import async_contradiction
 from ..core.records import CALL_METHOD, Guarantee
 from ..core.rules import UNBOUND, Verdict
-from ..engine.deadlines import time_for
+from ..engine.bracket import GuardedCall
 from ..engine.lease import LeaseOperation
-from ..engine.operation import AtomicOperation, Operation
+from ..engine.operation import AtomicOperation
+from ..engine.threads import shares_thread
 from ..errors import (
     CalledItself,
     ConfigurationError,
     IdempotencyError,
     KeyMissing,
     LeaseInTransaction,
-    StoreUnavailable,
     UnhashablePayload,
 )
 from ..instrumentation.meters import Source, meters
 from ..instrumentation.observer import Observer
-from ..instrumentation.outcomes import DEGRADED, MISSING, UNKEYED, count, outcome_of_verdict
+from ..instrumentation.outcomes import MISSING, UNKEYED, count, outcome_of_verdict
 from ..realms import SAID
 from ..runtime.handle import Course, has_course
 from ..runtime.registry import body_limit, issuing, store_of
 from ..runtime.transactions import refuse_open_transactions
 from ..runtime.wings import extended, wing
-from .current import CURRENT, BoundCall, CurrentOperation, living
+from .current import CURRENT, CurrentOperation, living
 from .executions import EXECUTION
 from .terms import FunctionTerms
 from .wording import key_named, worded
@@ -57,7 +57,8 @@ class Plan:
 
     def __init__(self, terms: FunctionTerms) -> None:
         self.terms = terms
-        self.epoch, self.meters = conf.EPOCH, meters.active
+        self.epoch = conf.EPOCH
+        self.meters = meters.active
         self.policy = policy = terms.resolved()
         self.leases = policy.guarantee is Guarantee.LEASE
         if terms.is_async and not self.leases:
@@ -65,6 +66,9 @@ class Plan:
         self.store = store_of(policy)
         #: Seconds to wait for a busy record.
         self.patience = policy.wait if policy.on_busy == "wait" else 0.0
+        #: Do its async calls use the thread of the request? The project's own code may query the
+        #: ORM when a result is stored or loaded.
+        self.thread_sensitive = terms.asks_project or shares_thread(self.store)
         #: The longest result that is stored (bytes).
         self.max_body = body_limit(policy, self.store)
         self.kept = terms.kept
@@ -163,19 +167,36 @@ def _digest_of(terms: FunctionTerms, payload: Any) -> bytes:
         raise UnhashablePayload(f"{terms.name}: {error}") from error
 
 
-class FunctionCall:
-    """A call that has a key. `running` says how it ends, and what it gets if it does not run."""
+class FunctionCall(GuardedCall[Any]):
+    """A call that has a key. `running` opens and ends it, by what `endings` says."""
 
-    operation: Operation
     #: What the work sees, once it runs; or `on_takeover`.
     current: CurrentOperation
-    #: May it be current? It is left then, wherever an interrupt has cut the call.
+    #: Is its result that of an earlier call?
+    replayed = False
+    #: Did the store not respond, and the policy let the call run without a guard?
+    degraded = False
+    #: May `current` be current? It is left then, wherever an interrupt has cut the call.
     _runs = False
     _course: Course | None = None
 
-    def __init__(self, plan: Plan, payload: Any, key: str, *, reports: bool = True) -> None:
-        self.plan, self.payload = plan, payload
+    def __init__(
+        self,
+        plan: Plan,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        payload: Any,
+        key: str,
+        *,
+        reports: bool = True,
+    ) -> None:
+        self.plan = plan
+        self.args = args
+        self.kwargs = kwargs
+        self.payload = payload
+        self.patience = plan.patience
         self.terms = terms = plan.terms
+        self.thread_sensitive = plan.thread_sensitive
         #: Is its failure reported to somebody who can make it again? Otherwise it is left as one
         #: that has crashed.
         self.reports = reports
@@ -214,19 +235,7 @@ class FunctionCall:
             if self.outer is not None and self.outer.holds(self.operation):
                 raise self.naming(CalledItself())
 
-    def running(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CurrentOperation:
-        """Return the context in which the function runs with these arguments."""
-        plan = self.plan
-        self.current = plan.handle(
-            self.operation, self.outer, plan.policy, BoundCall(self.terms, args, kwargs)
-        )
-        self._runs = True
-        return self.current
-
-    def _leave(self) -> None:
-        """Leave nothing behind, wherever an interrupt has cut the call: no current operation,
-        transaction or lease.
-        """
+    def close(self) -> None:
         try:
             self.operation.close()
         finally:
@@ -254,24 +263,7 @@ class FunctionCall:
         """
         if error.key is None:
             ticket = self.operation.ticket
-            error.scope, error.key = ticket.scope, ticket.key
+            error.scope = ticket.scope
+            error.key = ticket.key
             return worded(error, self.terms)
         return error
-
-    def go_without_store(self, error: StoreUnavailable) -> None:
-        """Report that the store is not responding; raise the error unless the call may run without
-        the store.
-
-        Raises `DeadlinePassed` if the store has taken so long that nothing may begin.
-        """
-        self.plan.observer("unavailable", self.operation, error)
-        # The store has just said that this execution is suspended here: it must not run a second
-        # time.
-        suspended = self.execution is not None and self.execution.is_suspended_in(self.operation)
-        refused = suspended or self.plan.policy.on_store_failure == "closed"
-        if not refused:
-            time_for(0)  # the store may have taken longer than the host has
-        if self.plan.source is not None:
-            count(self.plan.source, error.outcome if refused else DEGRADED, self.operation)
-        if refused:
-            raise self.naming(error)

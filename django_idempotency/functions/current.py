@@ -42,8 +42,12 @@ class CurrentOperation(OperationHandle):
         policy: Resolved | None = None,
         bound: BoundCall | None = None,
     ) -> None:
-        self._operation, self._policy, self._outer, self._bound = operation, policy, outer, bound
-        self.seconds, self.is_held = None, False
+        self._operation = operation
+        self._policy = policy
+        self._outer = outer
+        self._bound = bound
+        self.seconds = None
+        self.is_held = False
 
     def __enter__(self) -> None:
         self._previous = CURRENT.get()
@@ -90,7 +94,8 @@ class CurrentOperation(OperationHandle):
         """
         if isinstance(self._operation, Unstored):
             return False
-        ours, other = self._operation, operation.ticket
+        ours = self._operation
+        other = operation.ticket
         same = (ours.ticket.id, ours.ticket.digest) == (other.id, other.digest)
         mine = same and ours.store is operation.store
         return mine or (self._outer is not None and self._outer.holds(operation))

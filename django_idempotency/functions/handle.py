@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from asgiref.sync import AsyncToSync, sync_to_async
 from django.db import close_old_connections
@@ -19,22 +19,13 @@ from ..errors import ConfigurationError, InProgress, KeyMissing, RecordUnreadabl
 from ..instrumentation.trail import trail
 from ..runtime.registry import stores
 from .call import key_of, plan_of
+from .endings import remembered
 from .executions import EXECUTION
 from .names import validate_key
-from .running import arun, remembered, run
+from .running import Answer, arun, run
 from .terms import FunctionTerms
 
 logger = logging.getLogger("django_idempotency")
-
-
-class Answer(NamedTuple):
-    """The result of a call, and whether it is a replay."""
-
-    result: Any
-    replayed: bool
-    #: Did the call have a key, and its store an answer? Otherwise it ran, and its duplicate will
-    #: run, too.
-    guarded: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +124,8 @@ class Handle:
         suspended.
         """
         store = stores.outermost(plan_of(self._terms).store)
-        name, execution = record_id(self.scope, validate_key(key)), EXECUTION.get()
+        name = record_id(self.scope, validate_key(key))
+        execution = EXECUTION.get()
         if execution is not None and execution.release(
             store, name, audit=self._audit, forgetting=True
         ):
@@ -158,7 +150,7 @@ class Handle:
         """
         if self.is_async:
             raise ConfigurationError(f"{self.name} is async: await its aanswer().")
-        return Answer(*run(self._terms, args, kwargs))
+        return run(self._terms, args, kwargs)
 
     async def aanswer(self, *args: Any, **kwargs: Any) -> Answer:
         """See answer().
@@ -167,10 +159,10 @@ class Handle:
         loop.
         """
         if self.is_async:
-            return Answer(*await arun(self._terms, args, kwargs))
+            return await arun(self._terms, args, kwargs)
         waits = getattr(AsyncToSync.executors, "current", None) is not None
         call = sync_to_async(run if waits else _run_apart, thread_sensitive=waits)
-        return Answer(*await call(self._terms, args, kwargs))
+        return await call(self._terms, args, kwargs)
 
     def _audit(self, record: Record) -> None:
         logger.warning(
@@ -179,7 +171,7 @@ class Handle:
         trail.intervened("forgotten", record, actor=self.name)
 
 
-def _run_apart(*given: Any) -> tuple[Any, bool, bool]:
+def _run_apart(*given: Any) -> Answer:
     """Run a call in a thread that others use, too: its connections are closed as around a
     request.
     """

@@ -32,7 +32,8 @@ def name_of(function: Any, prefix: str | None) -> str:
     """
     if prefix is not None:
         return prefix
-    if (why := _shared(function)) is not None:
+    why = _shared(function)
+    if why is not None:
         raise ImproperlyConfigured(f'{why}: type key_prefix="…".')
     return f"{function.__module__}.{function.__qualname__}"
 

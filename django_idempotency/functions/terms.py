@@ -88,6 +88,11 @@ class FunctionTerms:
         return iscoroutinefunction(self.function)
 
     @property
+    def asks_project(self) -> bool:
+        """Does code of the project, which may query the ORM, store or load a result?"""
+        return self.on_replay is not None or self.results.serialized
+
+    @property
     def kept(self) -> tuple[type[Exception], ...]:
         """The exceptions that are stored and raised again."""
         return (*self.keep_exceptions, *self.resolved().undo_on)
@@ -118,7 +123,8 @@ class FunctionTerms:
     @cached_property
     def identifying(self) -> frozenset[str] | None:
         """The arguments that a key is made of; `None`: perhaps all of them."""
-        if (only := self.arguments.only) is not None:
+        only = self.arguments.only
+        if only is not None:
             return frozenset({only})
         return None if self.key is None or self.key.whole else self.key.roots
 

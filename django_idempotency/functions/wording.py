@@ -128,5 +128,6 @@ def worded(error: IdempotencyError, terms: FunctionTerms) -> IdempotencyError:
             "validate": validate,
             "seconds": seconds or 1,
         }
-        error.plainly, error.args = str(error), (SENTENCES[kind].format(**facts),)
+        error.plainly = str(error)
+        error.args = (SENTENCES[kind].format(**facts),)
     return error

@@ -133,7 +133,8 @@ async def aadmit(
     Without a `user` among the `facts` it is found as an async view finds it. The body is read in a
     thread.
     """
-    if (keyed := key_to_guard(request, policy, by=by)) is None:
+    keyed = key_to_guard(request, policy, by=by)
+    if keyed is None:
         return None
     if "user" not in facts:
         facts["user"] = await auser_of(request, policy)
@@ -165,13 +166,17 @@ def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator")
         return None
     if meters.active or (known is not None and known.arrived is not None):
         counting.begin(request, policy, by)
-    if (plan := asking(policy, request)) is None:
+    plan = asking(policy, request)
+    if plan is None:
         if meters.active:
             counting.count(request, UNKEYED)
         return None
     exchange = known or exchange_of(request)
-    exchange.plan, exchange.spoken, exchange.has_begun = plan, plan.spoken, False
-    if not (guards := request.method in plan.methods) and not _is_unsupported(request, plan):
+    exchange.plan = plan
+    exchange.spoken = plan.spoken
+    exchange.has_begun = False
+    guards = request.method in plan.methods
+    if not guards and not _is_unsupported(request, plan):
         return None
     if (switch.overrides or environ.get(switch.VARIABLE)) and not switch.enabled():
         switch_off(request, plan)
@@ -254,7 +259,8 @@ def is_covered(request: HttpRequest) -> bool:
     skip what stands between the two. That view's response is not kept, even if it handles the
     error.
     """
-    if (outer := call_on(request)) is None or not outer.by_middleware:
+    outer = call_on(request)
+    if outer is None or not outer.by_middleware:
         return outer is not None
     outer.discard()  # the view may have worked
     view = getattr(getattr(request, "resolver_match", None), "func", None)
@@ -294,9 +300,8 @@ def call_of(
         wing("observe").watch(request, plan, key=key, user=user, source=source, strict=strict)
         return None
     terms = plan.terms
-    if (
-        identity := identify(request, terms, key=key, user=user, source=source, strict=strict)
-    ) is None:
+    identity = identify(request, terms, key=key, user=user, source=source, strict=strict)
+    if identity is None:
         return None
     ticket = identity.ticket(terms, plan.issue)
     made = [listens(terms, identity.document(terms), ticket) for listens in plan.listeners]
@@ -327,7 +332,8 @@ def identify(
         document = selecting.Document(source, user, policy.max_request_body)
         if policy.required is True and scope_of(request, user, policy, ISSUED_SAMPLE) is None:
             raise ScopeRequired  # its body is not read
-        if (found := selecting.key_in_body(document, policy)) is None:
+        found = selecting.key_in_body(document, policy)
+        if found is None:
             return None
         key = found
     carried = "" if key is Where.PAYLOAD else key
@@ -383,7 +389,8 @@ class Identity(NamedTuple):
         Raises what `fingerprint()` raises.
         """
         http: HttpRequest = getattr(self.source, "_request", self.source)
-        key, path = self.key, escape_uri_path(http.path)
+        key = self.key
+        path = escape_uri_path(http.path)
         if policy.profile.keys_per == "endpoint":
             key = UnprintedText(wing("dialects").of_endpoint(key, path))
         kept = policy.ttl + policy.profile.grace

@@ -69,7 +69,8 @@ def body_digest(head: Sequence[bytes], request: Any, policy: Policy) -> bytes:
 
 def _read_as(request: Any, http: HttpRequest, policy: Policy) -> tuple[bytes, bytes]:
     """Return how a body is compared, and what of it."""
-    content_type, by_value = (http.content_type or "").lower(), policy.fingerprint != "raw"
+    content_type = (http.content_type or "").lower()
+    by_value = policy.fingerprint != "raw"
     if by_value and content_type in FORMS and is_parsed_as_form(request, http):
         fields = form_fields(request, http)
         if fields is not None:

@@ -1,9 +1,8 @@
-"""One keyed request: `open()` it, and if that returns no response, run the view and `settle()` or
-`fail()`.
+"""One keyed request as a call of the bracket (`engine.bracket`): the same for all entry points.
 
-An entry point decides *where* the guard is. All else is here, once for all of them: what is checked
-and refused before the view, how a view ends that has responded or raised, and what is written of
-that.
+An entry point decides *where* the guard is, and hands over what only it knows. All else is here:
+what is checked and refused before the view, how a view ends that has responded or raised, and what
+is written of that.
 """
 
 from __future__ import annotations
@@ -11,56 +10,50 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
-from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from asgiref.sync import sync_to_async
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from ..core import conclusions
 from ..core.conclusions import Ending, SettledState, WorkResult
-from ..core.concurrency import nothing, run_to_completion
 from ..core.failures import failed_with
 from ..core.policy import Resolved
 from ..core.records import MISSING, Outcome, OutcomeKind, Ticket, kind_of
 from ..core.rules import Execute, Replay, Verdict, original_request
 from ..core.statuses import OF_RECORD, HeaderStatus, Moment
 from ..core.statuses import status_of as status_of_problem
-from ..engine import threads
+from ..engine.bracket import Answered, GuardedCall
 from ..engine.deadlines import time_for
 from ..engine.operation import AtomicOperation, Operation
 from ..errors import (
     ConfigurationError,
+    IdempotencyError,
     OperationHeld,
     OperationUnknown,
     OutcomeUnknown,
     Problem,
     ReplayRefused,
     StoreUnavailable,
+    TransactionLeftOpen,
     TransactionLost,
 )
 from ..instrumentation.meters import meters
 from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import DEGRADED, outcome_of_verdict, traced
 from ..runtime.handle import Course
-from ..runtime.transactions import (
-    arefuse_open_transactions,
-    refuse_left_open,
-    refuse_open_transactions,
-)
+from ..runtime.transactions import refuse_left_open, refuse_open_transactions, rolled_back_elsewhere
 from ..runtime.wings import Listener
-from ..stores.lending import in_database_thread
 from . import counting
-from .atomic_requests import NONE_OPENED, OpenedTransactions, asks_for_transaction
+from .atomic_requests import roll_back_request
 from .exchange import Exchange, RequestIdempotency, set_headers
 from .plan import Plan
-from .problems import refusal_of
+from .problems import problem_response, refusal_of
 from .responses import (
     capture,
     describe_bytes,
+    no_response,
     rebuild,
     render,
     report_not_stored,
@@ -74,28 +67,30 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("django_idempotency")
 
-Committed = Callable[[], HttpResponseBase | None]
 #: Completes a response as the view would, before it is rendered.
 Finish = Callable[[Any], HttpResponseBase]
+#: Makes the response to a problem of a request.
+Respond = Callable[[Problem, HttpRequest], HttpResponseBase]
 
 
-def _nothing_committed() -> None:
-    """An exception of the view came before any COMMIT."""
+class RequestEnding(NamedTuple):
+    """How a request ends whose view has responded."""
+
+    response: HttpResponseBase
+    ending: Ending
 
 
-class Call:
+class Call(GuardedCall[HttpResponseBase]):
     """A request with a key, under its plan."""
 
     #: Did the store not respond, and the policy let the request run without a guard?
     degraded = False
-    #: Set by an entry point that sees an exception only after it has become a response.
+    #: The exception of the view that has become its response.
     raised: Exception | None = None
     #: The id of this request, by which replays name it if it runs; "": it has no record.
     original = ""
     #: What the view sees as `request.idempotency`, once it runs.
     handle: RequestIdempotency
-    #: The transactions of ATOMIC_REQUESTS around the view, but for the guard's own.
-    within: OpenedTransactions = NONE_OPENED
     #: Does the response say that nothing was done, whatever its status is?
     reports_failure = False
     #: Is it a refusal of work that has written nothing?
@@ -111,7 +106,7 @@ class Call:
         ticket: Ticket,
         exchange: Exchange,
         *,
-        non_atomic: AbstractSet[str] = frozenset(),
+        respond: Respond = problem_response,
         ask_again: Callable[..., None] | None = None,
         finish: Finish | None = None,
         listeners: Sequence[Listener] = (),
@@ -121,25 +116,28 @@ class Call:
     ) -> None:
         """Raises what the settings raise.
 
-        `non_atomic` are the databases that the view excludes from ATOMIC_REQUESTS. `ask_again`
-        repeats the view's access checks before a replay, and `refuses` asks whether what stands
-        before the view would refuse the request. `finish` completes a response that `on_takeover`
-        has found, as the view would. `selected`: has the project chosen the key from the payload?
+        `respond` makes the response to a problem. `ask_again` repeats the view's access checks
+        before a replay, and `refuses` asks whether what stands before the view would refuse the
+        request. `finish` completes a response that `on_takeover` has found, as the view would.
+        `selected`: has the project chosen the key from the payload?
         """
         # The request refers to us: a strong reference would keep it, and its uploads, until garbage
         # collection.
         self._request = weakref.ref(request)
-        self.plan, self.terms, self._takeovers = plan, plan.terms, plan.takeovers
-        self._ask_again, self.finish = ask_again, finish
+        self.plan = plan
+        self.terms = plan.terms
+        self.patience = plan.patience
+        #: Asks `on_takeover`. Before the claim, since it may not be there.
+        self._takeovers = plan.takeovers
+        self._respond = respond
+        self._ask_again = ask_again
+        self.finish = finish
         #: Does the middleware guard a view that knows nothing of keys?
         self.by_middleware = by_middleware
         self.exchange = exchange
         self._observer = Observer(request, source=exchange.source, counter=plan.counter)
         if plan.leases:
-            # Not above: its threads and retries are for leases only.
-            from ..engine.lease import (
-                LeaseOperation,
-            )
+            from ..engine.lease import LeaseOperation  # not above: its threads are for leases only
 
             operates: type[Operation] = LeaseOperation
         else:
@@ -149,20 +147,21 @@ class Call:
         )
         #: Does what the work has written decide whether a refusal is remembered?
         self._weighs = (selected or self.terms.keep is not None) and conclusions.weighs_writes(
-            self.terms.keep, leases=plan.leases, selected=selected, remembers=plan.profile.remembers
+            self.terms.keep,
+            leases=plan.leases,
+            selected=selected,
+            remembers=plan.profile.remembers,
         )
         self._refuses = None if plan.leases else refuses
         if self._weighs or self._refuses is not None or self.terms.suspect is not None:
             self.operation.counts_writes = True
-        exchange.record, exchange.operation = ticket.id, self.operation
+        exchange.record = ticket.id
+        exchange.operation = self.operation
         assert exchange.spoken is not None, "its key was read"
         self.spoken = exchange.spoken
         self._handle = plan.handle  # before the claim: an app may raise
-        #: The database whose open transaction the record joins, and that of the guard's transaction
-        #: while the view runs.
-        self._alias = plan.store.using
-        self.atomic_alias = None if plan.leases else self._alias
-        self._non_atomic, self._listeners = non_atomic, listeners
+        self._listeners = listeners
+        self.looks_before = plan.leases or bool(listeners)
 
     @property
     def request(self) -> HttpRequest:
@@ -178,133 +177,82 @@ class Call:
             self._course = self.handle._course(self.handle)  # noqa: SLF001 - ours
         return self._course
 
-    # ----------------------------------------------------------------------------------------- open
+    def respond(self, problem: Problem) -> HttpResponseBase:
+        """Return the response to a problem of this request."""
+        return self._respond(problem, self.request)
 
-    def open(self, within: OpenedTransactions = NONE_OPENED) -> HttpResponseBase | None:
-        """Return the response to send instead of the view's, or `None`: run the view.
+    # --------------------------------------------------------------------------------------- open
 
-        `within` are the transactions of ATOMIC_REQUESTS, which the caller ends before settle() or
-        fail(). The one on the record's database is taken over, and ends in those.
+    def refused(self, error: IdempotencyError) -> HttpResponseBase:
+        """Return the response to a problem."""
+        if isinstance(error, Problem):
+            return self.respond(error)
+        raise error
 
-        Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `OperationHeld`,
-        `ReplayRefused` or `StoreUnavailable`; `DeadlinePassed`; `LeaseInTransaction` inside a
-        transaction whose rollback the record would survive; and what listeners, `on_replay` and
-        `on_takeover` raise.
+    def before(self) -> None:
+        """See GuardedCall.before().
+
+        Raises `LeaseInTransaction` for a lease inside an open transaction, and what listeners
+        raise.
         """
-        self.within = within
-        if within.blocks:
-            within.guard()
+        if self.plan.leases:
+            refuse_open_transactions()
         for each in self._listeners:
             each.arrived(self)
-        try:
-            verdict = self._claim(within)
-        except StoreUnavailable as error:
-            self._go_without_store(error)
-            return None
+
+    def opened(self, verdict: Verdict) -> Answered[HttpResponseBase] | None:
         if isinstance(verdict, Replay):
-            return self._replay(verdict)
+            return Answered(self._replay(verdict))
         if not isinstance(verdict, Execute):
             raise refusal_of(verdict)
         if verdict.takeover and self._takeovers is not None:
             found: HttpResponseBase | None = self._takeovers.decide(self)
             if found is not None:
-                return found
+                return Answered(found)
         if self._listeners:
             self._screen(verdict)
         self._begin(verdict)
         return None
 
-    async def aopen(self, within: OpenedTransactions = NONE_OPENED) -> HttpResponseBase | None:
-        """See open()."""
-        self.within = within
-        if within.blocks:
-            within.guard()
-        for each in self._listeners:
-            await in_database_thread(each.arrived, self)
-        try:
-            verdict = await self._aclaim(within)
-        except StoreUnavailable as error:
-            await in_database_thread(self._go_without_store, error)
-            return None
-        if isinstance(verdict, Replay):
-            return await sync_to_async(self._replay)(verdict)
-        if not isinstance(verdict, Execute):
-            raise refusal_of(verdict)
-        if verdict.takeover and self._takeovers is not None:
-            found: HttpResponseBase | None = await self._takeovers.adecide(self)
-            if found is not None:
-                return found
-        if self._listeners:
-            await self._ascreen(verdict)
-        self._begin(verdict)
-        return None
-
-    def _claim(self, within: OpenedTransactions) -> Verdict:
-        """Claim the key, as far as the transactions that are open allow it."""
-        leases = self.plan.leases
-        if leases:
-            refuse_open_transactions(but=self._alias, ours=within.blocks)
-        with self.room() if within.blocks else nullcontext():
-            return self.operation.open(wait=self.plan.patience)
-
-    def room(self) -> AbstractContextManager[None]:
-        """Return the context in which a record may be settled although the request's transaction is
-        open.
-        """
-        block = self.within.on(self._alias) if self.within.blocks else None
-        return nullcontext() if block is None else block.room(leases=self.plan.leases)
-
-    async def _aclaim(self, within: OpenedTransactions) -> Verdict:
-        """See _claim(). Async code holds no transaction."""
-        await arefuse_open_transactions(but=self._alias)
-        return await threads.aopen(self.operation, wait=self.plan.patience)
+    def without_store(self, error: StoreUnavailable) -> None:
+        self._observer("unavailable", self.operation, error)
+        if self.terms.on_store_failure == "closed":
+            raise error
+        time_for(0)  # the store may have taken longer than the host has
+        self.degraded = True
+        self._begin(None)
 
     def _screen(self, run: Execute) -> None:
-        """Let the listeners look at a claim.
-
-        What one raises ends it, as the listener has settled it or not at all.
+        """Let the listeners look at a claim. What one raises ends it, as the listener has settled
+        it or not at all.
         """
         for each in self._listeners:
             try:
                 each.claimed(self, run)
-            except BaseException as error:
+            except BaseException:
                 if self.operation.left_as is None:  # interrupted
-                    self.abandon(error, each.forget)
+                    self.abandon()
                 raise
 
-    async def _ascreen(self, run: Execute) -> None:
-        """See _screen()."""
-        for each in self._listeners:
-            try:
-                await run_to_completion(in_database_thread(each.claimed, self, run))
-            except BaseException as error:
-                if self.operation.left_as is None:  # interrupted
-                    await self.aabandon(error, each.forget)
-                raise
-
-    def abandon(self, error: BaseException, forget: Callable[[], None] = nothing) -> None:
-        """Restore the record of a claim that an error ends before the view, and `forget` it."""
+    def abandon(self) -> None:
+        """Restore the record of a claim that an error ends before the view. Listeners forget it."""
         self.operation.abandon()
-        forget()
-        self.exchange.status, self.exchange.original = HeaderStatus.REFUSED, ""
-
-    async def aabandon(self, error: BaseException, forget: Callable[[], None] = nothing) -> None:
-        """See abandon()."""
-        if isinstance(error, GeneratorExit):  # nothing can be awaited any more
-            self.abandon(error, forget)
-            return
-        await threads.aabandon(self.operation)
-        await run_to_completion(in_database_thread(forget))
-        self.exchange.status, self.exchange.original = HeaderStatus.REFUSED, ""
+        for each in self._listeners:
+            each.forget()
+        self.exchange.status = HeaderStatus.REFUSED
+        self.exchange.original = ""
 
     def _begin(self, run: Execute | None) -> None:
         """Let the view run: it sees its operation. `None`: without its store."""
-        self._ask_again = self.finish = None  # they hold the request
+        # They hold the request.
+        self._ask_again = None
+        self.finish = None
         if run is not None:
             self.original = original_request(self.operation.ticket)
         request: Any = self._request()
         request.idempotency = self.handle = self._handle(self.operation, self.terms, self.exchange)
-        self.exchange.call, self.exchange.has_begun = self, True
+        self.exchange.call = self
+        self.exchange.has_begun = True
         if meters.active:
             self.count(DEGRADED if run is None else outcome_of_verdict(run, self.operation))
 
@@ -323,11 +271,9 @@ class Call:
             else self._current(stored, verdict.outcome, original)
         )
         exchange = self.exchange
-        exchange.status, exchange.original, exchange.stamped = (
-            HeaderStatus.REPLAYED,
-            original,
-            weakref.ref(response),
-        )
+        exchange.status = HeaderStatus.REPLAYED
+        exchange.original = original
+        exchange.stamped = weakref.ref(response)
         return response
 
     def _current(self, stored: HttpResponse, outcome: Outcome, original: str) -> HttpResponseBase:
@@ -359,19 +305,9 @@ class Call:
         if authorize is not None and authorize(self.request, outcome) is not True:
             raise ReplayRefused
 
-    def _go_without_store(self, error: StoreUnavailable) -> None:
-        self._observer("unavailable", self.operation, error)
-        if self.terms.on_store_failure == "closed":
-            raise error
-        time_for(0)  # the store may have taken longer than the host has
-        self.degraded, self.atomic_alias = True, None
-        self._begin(None)
-
     def count(self, outcome: str | None) -> None:
         if outcome is not None:
             counting.count(self.request, outcome, self.operation)
-
-    # ---------------------------------------------------------------------------- how the view ends
 
     def weigh(self, response: HttpResponseBase, *, has_begun: bool, reports_failure: bool) -> None:
         """Decide whether to store a response below 500 whose status does not say if its work has
@@ -397,45 +333,58 @@ class Call:
         """Let the response be no success, whatever it says: what the view wrote is rolled back."""
         self.handle._ending = WorkResult.FAILED  # noqa: SLF001 - ours
 
-    def _conclude(self, response: HttpResponseBase) -> tuple[WorkResult, Outcome | None, bool]:
-        """Return how a view ends that responded, what is stored of its response, and whether that
-        says that it succeeded.
-        """
-        status, raised, ended = response.status_code, self.raised is not None, WorkResult.FAILED
-        steered = self.plan.has_course or self.handle.is_held
+    # ---------------------------------------------------------------------- how the view ends
+
+    def ended(self, result: Any) -> RequestEnding:
+        """Return how the request ends. Its response is rendered, and read, in the transaction."""
+        response = result if isinstance(result, HttpResponseBase) else no_response(result)
+        render(response)
+        if self.degraded:
+            return RequestEnding(response, Ending(WorkResult.KEPT))
+        ending = self._concluded(response)
+        dropped = ending.work_result is WorkResult.DROPPED
+        if dropped and self.plan.has_course and self.course.have_begun():
+            # A refusal behind steps: the key is not free for another body, and a retry continues
+            # after the steps.
+            note = _failure(None, response.status_code)
+            ending = ending._replace(work_result=WorkResult.FAILED, outcome=note)
+        return RequestEnding(response, ending)
+
+    def _concluded(self, response: HttpResponseBase) -> Ending:
+        """Return how a view ends that responded, or whose exception has become a response."""
+        status = response.status_code
+        handle = self.handle
+        steered = self.plan.has_course or handle.is_held
         decided = self.course.decided() if steered else None
-        if decided is None:
-            ended = self.handle._ending or ending_of(response, self.terms)  # noqa: SLF001 - ours
-        elif decided.is_final:
-            self.handle.seconds = decided.ttl
+        if decided is not None and decided.is_final:
+            handle.seconds = decided.ttl
             self._is_held = kind_of(decided.outcome) is OutcomeKind.HELD
-            return decided.work_result, decided.outcome, False
-        rolls_back = raised and asks_for_transaction(self._alias, self._non_atomic)
-        ending = conclusions.response_ending(status, raised=raised, atomic_requests=rolls_back)
-        if not ending.commit:
+            return decided
+        work_result = WorkResult.FAILED
+        if decided is None:
+            work_result = handle._ending or ending_of(response, self.terms)  # noqa: SLF001 - ours
+        how = conclusions.response_ending(
+            status, raised=self.raised is not None, inside=self.operation.is_inside
+        )
+        if not how.commit:
             self.operation.set_rollback()
         if decided is not None:
             # It has given up: this is its last word, unless it is a problem of ours, or an error
             # page.
-            has_answer = ending.answers and self.course.problem is None
-            return (
-                decided.work_result,
-                self._captured(response) if has_answer else decided.outcome,
-                False,
-            )
-        if (
-            not ending.answers
-            or (steered and self.course.is_unfinished())
-            or ended is WorkResult.FAILED
-        ):
-            return WorkResult.FAILED, _failure(self.raised, status), False
+            if how.answers and self.course.problem is None:
+                decided = decided._replace(outcome=self._captured(response))
+            return decided._replace(ttl=handle.seconds)
+        unfinished = steered and self.course.is_unfinished()
+        if not how.answers or unfinished or work_result is WorkResult.FAILED:
+            return Ending(WorkResult.FAILED, _failure(self.raised, status), handle.seconds)
         if self.operation.counts_writes:
-            ended = self._weighed(ended, response)
+            work_result = self._weighed(work_result, response)
         succeeded = status < 400 and not self.reports_failure
         if succeeded and self.plan.leases:
-            refuse_left_open(cast("LeaseOperation", self.operation), but=self._alias)
-        stored = self._captured(response) if ended is WorkResult.KEPT else None
-        return ended, stored, succeeded
+            operation = cast("LeaseOperation", self.operation)
+            refuse_left_open(operation, but=self.plan.store.using)
+        stored = self._captured(response) if work_result is WorkResult.KEPT else None
+        return Ending(work_result, stored, handle.seconds, succeeded)
 
     def _weighed(self, ended: WorkResult, response: HttpResponseBase) -> WorkResult:
         """Return how a view ends, by what it has written where that decides.
@@ -479,79 +428,44 @@ class Call:
             report_not_stored(self.request, response, self.terms, self.plan.max_body)
         return traced(stored) if meters.active else stored
 
-    def _asks_of(self, response: HttpResponseBase) -> bool:
-        """May concluding it query a database, which an event loop refuses?
+    # ------------------------------------------------------------------------------------- settle
 
-        A project's function, a file and a stream may.
+    def settle(self, ending: RequestEnding) -> HttpResponseBase:
+        """Store or drop the view's response, and return it. Raises what `Operation.settle`
+        raises.
         """
-        return callable(self.terms.keep) or (
-            response.streaming and not getattr(response, "is_async", False)
-        )
-
-    def _ended(
-        self, error: BaseException, committed: Committed = _nothing_committed
-    ) -> tuple[HttpResponseBase | None, BaseException]:
-        """Return the response that ends a view which raised, or `None` for a failure; and what to
-        raise.
-        """
-        try:
-            if (response := committed()) is not None:
-                render(response)
-                return response, error
-        except Exception as unfinished:  # noqa: BLE001 - mostly what had failed
-            return None, unfinished if isinstance(error, Exception) else error
-        if (
-            isinstance(error, Exception)
-            and not self.degraded
-            and (status := status_of(error)) is not None
-        ):
-            # No query works in a transaction that is marked for rollback.
-            response = (
-                None
-                if self.operation.needs_rollback()
-                else response_to(self.request, error, status)
-            )
-            if response is not None and response.status_code < 500:
-                self.raised = error
-                return response, error
-        return None, error
-
-    def _end_after(self, error: BaseException) -> Ending:
-        """Return how a view ends that raised."""
-        if not isinstance(error, Exception):
-            return Ending(WorkResult.CUT)  # a cancelled one writes nothing
-        return self.course.decided() or Ending(WorkResult.FAILED, _failure(error, 500))
-
-    # --------------------------------------------------------------------------------------- settle
-
-    def settle(self, response: HttpResponseBase) -> HttpResponseBase:
-        """Store or drop the view's response, and return it.
-
-        Raises what `Operation.settle` raises.
-        """
+        response = ending.response
         if self.degraded:
             return self._stamp(response, self._leave())
+        operation = self.operation
+        rolls_back = operation.is_inside and operation.needs_rollback()
         try:
-            ended, outcome, succeeded = self._conclude(response)
-            if ended is WorkResult.DROPPED and self.plan.has_course and self.course.have_begun():
-                ended, outcome = _refused_after_steps(response)
-        except BaseException as error:  # noqa: BLE001 - it is raised again
-            self._fail(error)
-        try:
-            ending = Ending(ended, outcome, self.handle.seconds, succeeded)
-            if self.within.blocks:
-                ending = ending._replace(undone=self.within.undone, undone_by=self.within.error)
-            self.operation.settle(ending)
+            undone = rolled_back_elsewhere(but=self.plan.store.using)
+            operation.settle(ending.ending._replace(undone=undone))
             if self.plan.has_course and self._is_completed():
                 self.course.completed()
+        except BaseException:
+            rolls_back = operation.is_inside
+            raise
         finally:
-            status = self._leave()  # also if only a callback of the COMMIT has failed
+            # Also if only a callback of the COMMIT has failed.
+            status = self._leave()
             for each in self._listeners:
                 each.ended(self)
+            if rolls_back:
+                self.roll_back_request()
         # What it says was rolled back, and a person must decide.
         if self._is_held and response.status_code < 400:
             raise OperationHeld
         return self._stamp(response, status)
+
+    def roll_back_request(self) -> None:
+        """Roll the request back with its work, if ATOMIC_REQUESTS holds there, unless its response
+        is remembered.
+        """
+        using = self.plan.store.using
+        if using is not None and self.operation.left_as is not SettledState.COMPLETED:
+            roll_back_request(using)
 
     def _is_completed(self) -> bool:
         """Is the record of the work completed?
@@ -562,94 +476,68 @@ class Call:
             raise OutcomeUnknown
         return self.operation.left_as is SettledState.COMPLETED
 
-    async def asettle(self, response: HttpResponseBase) -> HttpResponseBase:
-        """See settle()."""
-        if self.degraded:
-            return self._stamp(response, self._leave())
-        try:
-            ended, outcome, succeeded = await in_database_thread(
-                self._conclude, response, keep=self._alias is not None, when=self._asks_of(response)
-            )
-            if (
-                ended is WorkResult.DROPPED
-                and self.plan.has_course
-                and await self.course.ahave_begun()
-            ):
-                ended, outcome = _refused_after_steps(response)
-        except BaseException as error:  # noqa: BLE001 - it is raised again
-            await self._afail(error)
-        try:
-            ending = Ending(ended, outcome, self.handle.seconds, succeeded)
-            if self.within.blocks:
-                ending = ending._replace(undone=self.within.undone, undone_by=self.within.error)
-            await threads.asettle(self.operation, ending)
-            if self.plan.has_course and self._is_completed():
-                await self.course.acompleted()
-        finally:
-            status = self._leave()  # also if only a callback of the COMMIT has failed
-            for each in self._listeners:
-                await in_database_thread(each.ended, self)
-        # What it says was rolled back, and a person must decide.
-        if self._is_held and response.status_code < 400:
-            raise OperationHeld
-        return self._stamp(response, status)
-
-    def fail(self, error: BaseException, *, committed: Committed = _nothing_committed) -> Problem:
+    def fail(self, error: BaseException) -> HttpResponseBase:
         """End a call whose view raised, and raise: its exception, or a clearer one.
 
-        Django makes a response of it.
-
-        `committed` returns the view's response when only an `on_commit` callback failed: that is
-        stored, unless it cannot be finished. Returns a problem to respond with instead if the
-        view's writes could not be kept, or if it asked for a derived key that could not be derived
-        again.
+        Django makes a response of it. Returns the response to a problem instead if the view's
+        writes could not be kept, or if it asked for a derived key that could not be derived again.
         """
         if self.degraded and isinstance(error, OperationUnknown):
             self._leave()  # without a record
-            return error
-        if (left := self.course.left_by(error)) is not None:
-            response, error = None, left
-        else:
-            response, error = self._ended(error, committed)
+            self.roll_back_request()
+            return self.respond(error)
+        left = self.course.left_by(error)
+        if left is not None:
+            return self._failed(left, (Problem,))
+        response, error = self._response_to(error)
+        if response is None:
+            return self._failed(error, (TransactionLost, TransactionLeftOpen))
         try:
-            if response is None:
-                self._fail(error)
-            self._note_answer(self.settle(response))
+            ending = self.ended(response)
+        except BaseException as failed:
+            self._settle_failure(failed)
+            raise
+        try:
+            self._note_answer(self.settle(ending))
         except Problem as problem:
-            if left is None and response is None and not isinstance(problem, TransactionLost):
-                raise  # the view's own exception is one of ours
-            return problem
+            return self.respond(problem)
         raise error
 
-    async def afail(
-        self, error: BaseException, *, committed: Committed = _nothing_committed
-    ) -> Problem:
-        """See fail()."""
-        if self.degraded and isinstance(error, OperationUnknown):
-            self._leave()  # without a record
-            return error
-        if (left := await self.course.aleft_by(error)) is not None:
-            response, error = None, left
-        else:
-            response, error = await in_database_thread(
-                self._ended, error, committed, keep=self._alias is not None, when=_asks_about(error)
-            )
+    def _failed(self, error: BaseException, answers: tuple[type[Problem], ...]) -> HttpResponseBase:
+        """Settle a failure and raise its error. A problem of a kind in `answers` is the response
+        instead.
+        """
         try:
-            if response is None:
-                await self._afail(error)
-            self._note_answer(await self.asettle(response))
-        except Problem as problem:
-            if left is None and response is None and not isinstance(problem, TransactionLost):
-                raise  # the view's own exception is one of ours
-            return problem
-        raise error
+            self._settle_failure(error)
+            raise error
+        except answers as problem:
+            self.roll_back_request()
+            return self.respond(problem)
+
+    def _response_to(self, error: BaseException) -> tuple[HttpResponseBase | None, BaseException]:
+        """Return the response that Django makes of an exception and that ends its view, or `None`
+        for a failure; and what to raise.
+        """
+        status = status_of(error)
+        # No query works in a transaction that is marked for rollback.
+        if status is None or self.degraded or self.operation.needs_rollback():
+            return None, error
+        assert isinstance(error, Exception)
+        try:
+            response = response_to(self.request, error, status)
+        except Exception as unfinished:  # noqa: BLE001 - of the project's own handler
+            return None, unfinished
+        if response.status_code >= 500:
+            return None, error
+        self.raised = error
+        return response, error
 
     def _note_answer(self, response: HttpResponseBase) -> None:
         """Note which response has become of the view's exception, see `responses.answer_to`."""
         if isinstance(self.raised, Http404):
             self.exchange.answer = weakref.ref(self.raised), response
 
-    def _fail(self, error: BaseException) -> NoReturn:
+    def _settle_failure(self, error: BaseException) -> None:
         """End a call that has no response to store."""
         try:
             if not self.degraded:
@@ -658,28 +546,19 @@ class Call:
                     each.ended(self)
         finally:
             self._leave()
-        raise error
 
-    async def _afail(self, error: BaseException) -> NoReturn:
-        """See _fail()."""
-        try:
-            if not self.degraded:
-                await threads.asettle(self.operation, self._end_after(error))
-                for each in self._listeners:
-                    await in_database_thread(each.ended, self)
-        finally:
-            self._leave()
-        raise error
+    def _end_after(self, error: BaseException) -> Ending:
+        """Return how a view ends that raised."""
+        if not isinstance(error, Exception):
+            return Ending(WorkResult.CUT)  # a cancelled one writes nothing
+        return self.course.decided() or Ending(WorkResult.FAILED, _failure(error, 500))
 
-    # ------------------------------------------------------------------------------ on its response
+    # ----------------------------------------------------------------------------- on its response
 
     def close(self) -> None:
-        """Leave nothing behind, wherever an interrupt has cut it. After its end it does nothing."""
         try:
             self.operation.close()
         finally:
-            for block in reversed(self.within.blocks):
-                block.drop()
             if self.exchange.call is self:
                 self.exchange.call = None
 
@@ -700,7 +579,8 @@ class Call:
             and status is HeaderStatus.CREATED
         ):
             status = status_of_problem(self._course.problem, Moment.AFTER, status) or status
-        exchange.status, exchange.original = status, self.original
+        exchange.status = status
+        exchange.original = self.original
         return status
 
     def _stamp(self, response: HttpResponseBase, status: HeaderStatus) -> HttpResponseBase:
@@ -709,6 +589,9 @@ class Call:
             status, response.headers, self.spoken, response.status_code, original=self.original
         )
         self.exchange.stamped = weakref.ref(response)
+        if status is HeaderStatus.CREATED and self.operation.is_inside:
+            # The COMMIT is the project's. If another response is sent, it may have failed.
+            self.exchange.status = HeaderStatus.UNKNOWN
         return response
 
 
@@ -724,22 +607,6 @@ def ending_of(response: HttpResponseBase, policy: Resolved) -> WorkResult:
         policy.profile.remembers,
         challenges="WWW-Authenticate" in response.headers,
     )
-
-
-def _asks_about(error: BaseException) -> bool:
-    """Is a handler of the project asked what an exception becomes?
-
-    It may query a database, which an event loop refuses.
-    """
-    return isinstance(error, Exception) and status_of(error) is not None
-
-
-def _refused_after_steps(response: HttpResponseBase) -> tuple[WorkResult, Outcome]:
-    """Return how a refusal ends behind steps.
-
-    The key is not free for another body: a retry continues after the steps.
-    """
-    return WorkResult.FAILED, _failure(None, response.status_code)
 
 
 def _failure(error: Exception | None, status: int) -> Outcome:

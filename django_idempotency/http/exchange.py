@@ -127,8 +127,11 @@ class RequestIdempotency(OperationHandle):
     def __init__(
         self, operation: Operation, policy: Resolved | None = None, exchange: Exchange | None = None
     ) -> None:
-        self._operation, self._policy, self._exchange = operation, policy, exchange
-        self.seconds, self.is_held = None, False
+        self._operation = operation
+        self._policy = policy
+        self._exchange = exchange
+        self.seconds = None
+        self.is_held = False
 
     @property
     def _is_running(self) -> bool:
@@ -166,7 +169,9 @@ NO_KEY = _NoKey("", "")
 class WithoutKey(RequestIdempotency):
     """`request.idempotency` of a request that no key guards: false. Nothing is stored."""
 
-    _operation, seconds, is_held = NO_KEY, None, False
+    _operation = NO_KEY
+    seconds = None
+    is_held = False
 
     def __init__(self, exchange: Any = None) -> None:
         object.__setattr__(self, "_exchange", exchange)
@@ -213,7 +218,8 @@ def _key_or_new(request: HttpRequest, plan: Any) -> str:
     form.
     """
     with suppress(KeyMalformed, KeyAhead, KeyExpired):
-        if (key := plan.read_key(request.META)) is not None:
+        key = plan.read_key(request.META)
+        if key is not None:
             return str(key)
     return uuid4().hex
 
@@ -284,7 +290,8 @@ def headers_of(request: HttpRequest, code: int) -> dict[str, str]:
     request; or none.
     """
     found: dict[str, str] = {}
-    if (status := noted(request)) is not None:
+    status = noted(request)
+    if status is not None:
         set_headers(status, found, spoken_to(request), code)
     return found
 
@@ -307,7 +314,8 @@ def note(request: HttpRequest, status: HeaderStatus | None, *, original: str = "
     `original`: see `ORIGINAL`.
     """
     exchange = exchange_of(request)
-    exchange.status, exchange.original = status, original
+    exchange.status = status
+    exchange.original = original
 
 
 def noted(request: HttpRequest) -> HeaderStatus | None:
@@ -319,7 +327,9 @@ def noted(request: HttpRequest) -> HeaderStatus | None:
 def stamp(request: HttpRequest, response: T) -> T:
     """Set the headers of what was noted on a request, if anything was."""
     found = noted_of(request)
-    if found is not None and found.status is not None and isinstance(response, HttpResponseBase):
+    if found is None or found.status is None or not isinstance(response, HttpResponseBase):
+        return response
+    if found.stamped is None or found.stamped() is not response:
         set_headers(
             found.status,
             response.headers,

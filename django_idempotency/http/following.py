@@ -209,7 +209,8 @@ def _atomic(cells: dict[str, Any], _: Path) -> None:
 
 
 def _as_view(cells: dict[str, Any], path: Path) -> None:
-    path.cls, path.initkwargs = cells["cls"], cells["initkwargs"]
+    path.cls = cells["cls"]
+    path.initkwargs = cells["initkwargs"]
 
 
 #: Django's wrappers: the module that they are written in, a name that they hold, the name by which
@@ -265,7 +266,8 @@ def _inside(layer: Any, path: Path, *, of_class: bool) -> Any:
         raise Unfollowed(_name_of(kind))
     if _is_view(layer):
         return None
-    module, cells = layer.__globals__.get("__name__", ""), cells_of(layer)
+    module = layer.__globals__.get("__name__", "")
+    cells = cells_of(layer)
     if module in _OURS:
         return layer.__wrapped__
     for known, name, inner, ask in _KNOWN:
@@ -300,7 +302,8 @@ def _follow_class(cls: type[View], method: str, path: Path) -> None:
             continue
         if _follow(dispatch, path, of_class=True) not in _dispatches():
             raise Unfollowed(f"{_name_of(base)}.dispatch()")
-    if (handler := getattr(cls, method.lower(), None)) is not None:
+    handler = getattr(cls, method.lower(), None)
+    if handler is not None:
         _follow(handler, path, of_class=True)
 
 

@@ -159,7 +159,8 @@ def asked_once(question: Callable[..., Answer]) -> Callable[..., Answer]:
     @functools.wraps(question)
     def ask(view: Any, *others: Any) -> Answer:
         asked = (id(view), *others)
-        if (known := answers.get(asked)) is None:
+        known = answers.get(asked)
+        if known is None:
             if len(answers) >= LARGEST:
                 answers.clear()
             # With the view, so that no other gets its id.

@@ -73,7 +73,8 @@ def _class_at(callback: Any, name: str) -> Any:
 
 def handler_of(callback: Any, method: str) -> Any:
     """Return a class's handler of a method, or `None`. DRF's viewsets map methods to actions."""
-    cls, name = view_class(callback), method.lower()
+    cls = view_class(callback)
+    name = method.lower()
     if cls is None or name not in cls.http_method_names:
         return None
     actions = getattr(callback, "actions", None) or {}
@@ -133,7 +134,8 @@ def required_methods(callback: Any) -> set[str] | None:
 def decorated_by(cls: type[Any]) -> Policy | None:
     """Return the policy of the `@idempotent()` that is on this class, and not on a base of it."""
     hook = vars(cls).get("__init_subclass__")
-    if (policy := mark_of(getattr(hook, "__func__", None)).policy) is not None:
+    policy = mark_of(getattr(hook, "__func__", None)).policy
+    if policy is not None:
         return policy
     attribute = vars(cls).get("idempotency")  # of a decorated class of REST framework
     return attribute if isinstance(attribute, Policy) else None
@@ -144,7 +146,8 @@ def own_methods(cls: type[Any], name: str) -> Iterator[tuple[type[Any], Any]]:
     without its decorators.
     """
     for base in cls.__mro__[: cls.__mro__.index(View)]:
-        if (found := vars(base).get(name)) is not None:
+        found = vars(base).get(name)
+        if found is not None:
             method = inspect.unwrap(getattr(found, "__func__", found))
             if not str(getattr(method, "__module__", "")).startswith("django."):
                 yield base, method

@@ -196,7 +196,8 @@ class Plan:
 
         Raises `KeyMalformed`, and `KeyExpired` or `KeyAhead` outside the window of the profile.
         """
-        profile, sent = self.profile, meta.get(self.header) if self.header else self.sent(meta)
+        profile = self.profile
+        sent = meta.get(self.header) if self.header else self.sent(meta)
         if profile.first_sent_field is not None:
             wing("dialects").require_timely(sent, meta, profile, now=datetime.now(timezone.utc))
         if sent is None:
@@ -210,7 +211,8 @@ class Plan:
         Raises what `formatted()` and `of_client()` raise.
         """
         key = UnprintedText(formatted(key, self.policy))
-        if (client := self.profile.client_field) is not None:
+        client = self.profile.client_field
+        if client is not None:
             key = UnprintedText(
                 wing("dialects").of_client(key, meta.get(conf.meta_name(client)), self.profile)
             )
@@ -270,7 +272,8 @@ def resolve_policy(policy: Policy) -> Resolved:
         terms = conf.resolve(policy)
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
-    if (problem := profile_contradiction(terms)) is not None:
+    problem = profile_contradiction(terms)
+    if problem is not None:
         raise ConfigurationError(problem)
     return terms
 

@@ -96,7 +96,8 @@ def headers(problem: Problem, request: HttpRequest) -> dict[str, str]:
     pages = [url for url in (docs_url(problem), _policy_url()) if url]
     link = {"Link": ", ".join(f'<{url}>; rel="describedby"' for url in pages)} if pages else {}
     own = {name: value for name, value in problem.headers.items() if name != "Retry-After"}
-    if (original := own.pop(ORIGINAL, None)) and profile.original:
+    original = own.pop(ORIGINAL, None)
+    if original and profile.original:
         own[profile.original] = original
     about_key = headers_of(request, status_of(problem, profile))
     return {**own, **_of_retry(problem, profile), **about_key, **link, "Cache-Control": "no-store"}
@@ -143,10 +144,12 @@ def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
     """Return the response to a request that met a problem."""
     profile = spoken_to(request).profile
     note_problem(request, problem)
-    code, about = status_of(problem, profile), headers(problem, request)
+    code = status_of(problem, profile)
+    about = headers(problem, request)
     if profile.errors == "page":
         about["Vary"] = "Accept"
-        if (page := wing("forms").page_of(problem, request, code)) is not None:
+        page = wing("forms").page_of(problem, request, code)
+        if page is not None:
             return StoredResponse(page, status=code, headers=about)
     return StoredResponse(
         json.dumps(document(problem, profile, request)),

@@ -8,6 +8,7 @@ see a raised `Http404`, `answer_to()` finds what was made to be remembered.
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import re
@@ -39,6 +40,7 @@ from ..core.profiles import DEFAULT
 from ..core.records import CANCELLATIONS, HELD, MISSING, REASON, TRACE, UNDONE, Missing, Outcome
 from ..core.statuses import HeaderStatus
 from ..errors import (
+    ConfigurationError,
     OperationCancelled,
     OperationHeld,
     OperationUndone,
@@ -139,7 +141,8 @@ def capture(response: Any, policy: Resolved, limit: int) -> Outcome:
         body = plain
     if body is not MISSING and len(body) > limit:
         body = MISSING
-    ours, keeps = policy.profile.headers, _keeping(policy)
+    ours = policy.profile.headers
+    keeps = _keeping(policy)
     headers = [
         (name, value)
         for name, value in response.items()
@@ -177,7 +180,8 @@ def _without_coding(response: HttpResponseBase, body: bytes, limit: int) -> byte
 
 def _named(response: HttpResponseBase, policy: Policy) -> Iterator[tuple[str, str]]:
     """Yield the headers that a policy names. Any other, such as Location, may be the secret."""
-    wanted, keeps = policy.headers, _keeping(policy)
+    wanted = policy.headers
+    keeps = _keeping(policy)
     if not callable(wanted):
         wanted = {name.lower() for name in wanted or ()}.__contains__
     for name, value in response.items():
@@ -192,7 +196,8 @@ def is_private(response: HttpResponseBase) -> bool:
 
 def _keeping(policy: Policy) -> Callable[[str], bool]:
     """Return what says of a header's name, in lower case, whether the header is stored."""
-    wanted, csrf = policy.headers, settings.CSRF_HEADER_NAME
+    wanted = policy.headers
+    csrf = settings.CSRF_HEADER_NAME
     if wanted is None:
         return partial(_is_of_response, csrf=csrf)
     if callable(wanted):
@@ -224,7 +229,8 @@ def _stream(response: Any, policy: Policy, limit: int) -> bytes | Missing:
     if not is_buffered(response, policy, limit):
         return MISSING
     chunks = iter(response.streaming_content)
-    head, length = [], 0
+    head = []
+    length = 0
     for chunk in chunks:
         head.append(chunk)
         length += len(chunk)
@@ -371,6 +377,22 @@ def render(response: HttpResponseBase) -> None:
         response.render()  # type: ignore[attr-defined]
 
 
+def no_response(returned: Any) -> NoReturn:
+    """Raise `ConfigurationError` for what a guarded view has returned that is not a response."""
+    if inspect.iscoroutine(returned):
+        returned.close()
+        raise ConfigurationError(
+            "A guarded view returned a coroutine, which would not be awaited under the "
+            "guard: nothing has run. Make it "
+            'an async function, and type @idempotent(guarantee="lease").'
+        )
+    raise ConfigurationError(
+        f"A guarded view returned a value of type {type(returned).__name__}, not a "
+        "response, so there is nothing to "
+        "store. Put @idempotent() on the function that returns the response."
+    )
+
+
 # ---------------------------------- exceptions that leave a view: Django responds to some below 500
 
 #: The exceptions that Django handles itself, and how
@@ -439,7 +461,8 @@ class Raising(SimpleTemplateResponse):
         self.error: Exception | None = error
 
     def render(self) -> NoReturn:
-        error, self.error = self.error, None
+        error = self.error
+        self.error = None
         assert error is not None, "Django renders it once"
         try:
             raise error

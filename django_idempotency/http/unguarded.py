@@ -59,13 +59,15 @@ def is_left_unguarded(request: HttpRequest) -> bool:
 
 def report_unguarded(request: HttpRequest) -> None:
     """Report a request that is left unguarded, once; do nothing for any other."""
-    if (reason := _taken(request)) is not None:
+    reason = _taken(request)
+    if reason is not None:
         notify_unguarded(request, reason.code, reason.sentence, reason.level, readable_key(request))
 
 
 async def areport_unguarded(request: HttpRequest) -> None:
     """See report_unguarded()."""
-    if (reason := _taken(request)) is not None:
+    reason = _taken(request)
+    if reason is not None:
         await anotify_unguarded(
             request, reason.code, reason.sentence, reason.level, readable_key(request)
         )
@@ -94,7 +96,8 @@ def watched(view: Callable[..., Any], cls: type[Any], policy: Policy) -> Callabl
             try:
                 response = await view(request, *args, **kwargs)
             except Http404 as error:
-                if (answer := answer_to(request, error, awatching)) is None:
+                answer = answer_to(request, error, awatching)
+                if answer is None:
                     raise
                 return answer
             if _is_passed_by(request, response, cls, policy):
@@ -109,7 +112,8 @@ def watched(view: Callable[..., Any], cls: type[Any], policy: Policy) -> Callabl
         try:
             response = view(request, *args, **kwargs)
         except Http404 as error:
-            if (answer := answer_to(request, error, watching)) is None:
+            answer = answer_to(request, error, watching)
+            if answer is None:
                 raise
             return answer
         if _is_passed_by(request, response, cls, policy):

@@ -11,7 +11,6 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
 
 from ..core.policy import Policy
-from .atomic_requests import non_atomic_aliases
 from .exchange import noted_of
 from .kinds import LARGEST, ViewKind, asked_once, kind_of, operation_of
 from .markers import below_api_view, handler_of, mark_of, rest_class, view_class
@@ -43,8 +42,6 @@ class PlannedRoute:
     method: str
     known: Route
     is_async: bool
-    #: The aliases that the project excludes from ATOMIC_REQUESTS for it.
-    non_atomic: set[str]
     #: What stands before the view, once that is followed: `following.Path`.
     followed: Any = None
     #: May that refuse a request? `None`: it is not known yet.
@@ -54,12 +51,10 @@ class PlannedRoute:
 @asked_once
 def route_of(callback: Any, method: str) -> Route:
     """Return what is known about a callback of the URLconf and a method."""
-    cls, handler, operation, kind = (
-        view_class(callback),
-        handler_of(callback, method),
-        operation_of(callback, method),
-        kind_of(callback),
-    )
+    cls = view_class(callback)
+    handler = handler_of(callback, method)
+    operation = operation_of(callback, method)
+    kind = kind_of(callback)
     marked = (callback, handler, below_api_view(handler), operation)
     policy = next((found for each in marked if (found := mark_of(each).policy) is not None), None)
     itself = policy is not None or hasattr(cls, "get_idempotency_policy")
@@ -84,14 +79,14 @@ def planned_route(plan: Plan, callback: Any, method: str) -> PlannedRoute:
     """Return what is known about a callback, and keep it with the plan of the middleware."""
     if len(plan.routes) >= LARGEST:
         plan.routes.clear()
-    known, asynchronous = route_of(callback, method), iscoroutinefunction(callback)
+    known = route_of(callback, method)
+    asynchronous = iscoroutinefunction(callback)
     route = plan.routes[id(callback), method] = PlannedRoute(
         plan,
         callback,
         method,
         known,
         is_async=asynchronous,
-        non_atomic=non_atomic_aliases(callback),
     )
     return route
 
@@ -100,7 +95,8 @@ def own_policy(callback: Any, method: str) -> Policy | None:
     """Return the policy of a view that guards itself; `None`: it depends on more than the method
     and its action.
     """
-    marked, cls = route_of(callback, method).policy, view_class(callback)
+    marked = route_of(callback, method).policy
+    cls = view_class(callback)
     if not hasattr(cls, "get_idempotency_policy"):
         return marked
     try:
@@ -135,6 +131,7 @@ def call_around(request: HttpRequest, policy: Policy) -> Any:
     call = None if exchange is None else exchange.entry
     if getattr(call, "policy", None) is policy:
         return call
-    if (kind := kind_of(getattr(request.resolver_match, "func", None))) is not None:
+    kind = kind_of(getattr(request.resolver_match, "func", None))
+    if kind is not None:
         kind.refuse_call(request, policy)
     return None

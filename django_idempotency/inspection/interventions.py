@@ -175,15 +175,18 @@ def _facts(record: Record, *, erased: bool) -> Iterator[str]:
     yield f"{record.status.name.lower()}, attempt {record.attempt}"
     if record.completed_at is not None:
         yield f"completed {record.completed_at.isoformat(timespec='seconds')}"
-    if (failure := failure_of(record)) is not None:
+    failure = failure_of(record)
+    if failure is not None:
         yield described(failure)
-    if (outcome := response_of(record)) is None:
+    outcome = response_of(record)
+    if outcome is None:
         return
     named = {name.lower(): value for name, value in outcome.headers}
     yield f"response {outcome.status}"
     if content_type := named.get("content-type"):
         yield redaction.text(content_type)
-    if (location := named.get("location")) and not erased:
+    location = named.get("location")
+    if location and not erased:
         yield f"Location {redaction.text(location)}"
     if outcome.body is MISSING:
         yield "body not stored"

@@ -51,7 +51,9 @@ def shown(outcome: Outcome | None, *, body_allowed: bool) -> ShownResponse | Non
     named = {name.lower(): value for name, value in outcome.headers}
     content_type = named.get("content-type", "")
     body = None if outcome.body is MISSING else outcome.body
-    kind, text, source = "hidden", "", ""
+    kind = "hidden"
+    text = ""
+    source = ""
     if body is None:
         kind = "absent"
     elif not body:

@@ -68,7 +68,8 @@ def lines(
         _instant(record.lease_until if record.status is Status.RUNNING else None, record.read_at),
     )
     yield _fact("completed", _instant(record.completed_at, record.read_at))
-    if (failure := failure_of(record)) is not None:
+    failure = failure_of(record)
+    if failure is not None:
         yield _fact("failed", f"{_instant(failure.at, record.read_at)}, {described(failure)}")
     if repeats is not None:
         counted = (

@@ -121,9 +121,11 @@ class Meters:
 
         What cannot be made is logged, and is an error of `manage.py check`.
         """
-        made, self.problem = list[Meter](), ""
+        made = list[Meter]()
+        self.problem = ""
         try:
-            if (chosen := conf.get("METRICS")) is not None:
+            chosen = conf.get("METRICS")
+            if chosen is not None:
                 made.extend(import_string(CHOSEN)(chosen))
         except Exception as error:  # noqa: BLE001 - the constructor may be the project's
             self.problem = " ".join(str(error).split()) or type(error).__name__

@@ -101,7 +101,8 @@ def log(
     The message itself names the method, the route (without one: the path, or the function), the
     key's hash, and what the store's driver said. An ERROR has its traceback.
     """
-    ticket, cause = operation.ticket, _cause(error)
+    ticket = operation.ticket
+    cause = _cause(error)
     where = ticket.path if route is None else route
     extra = {
         "event": event.name,
@@ -174,7 +175,8 @@ def log_request(  # noqa: PLR0917 - ours alone
 ) -> None:
     """Write one structured record about a request without an operation."""
     if logger.isEnabledFor(level):
-        method, path = str(request.method), escape_uri_path(request.path)
+        method = str(request.method)
+        path = escape_uri_path(request.path)
         extra = {
             "event": event.name,
             "key": shortened(key or ""),

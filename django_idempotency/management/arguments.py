@@ -111,7 +111,8 @@ class Sought:
 
     def unknown(self) -> CommandError:
         """Return the error for a missing record, with the scopes that may have been meant."""
-        store, alias = innermost(self.store), self.alias
+        store = innermost(self.store)
+        alias = self.alias
         if store.in_process:
             return CommandError(
                 f"The store {alias!r} is a {type(store).__name__}: its records are in the "
@@ -178,7 +179,8 @@ def _spelled(typed: str, key: str, *, realm: str | None) -> dict[UUID, str]:
 
 def _referred(store: BaseStore, ref: str) -> UUID:
     """Return the id that is meant by an operation_ref, a key_hash or itself."""
-    if (found := record_of_ref(conf.derive_secrets(), ref)) is not None:
+    found = record_of_ref(conf.derive_secrets(), ref)
+    if found is not None:
         return found
     with suppress(ValueError):
         return UUID(ref)
@@ -207,7 +209,8 @@ def _begun(store: BaseStore, digits: str) -> list[UUID]:
     """Return the ids that begin so: by the primary key of a database where that can tell, else all
     records are read.
     """
-    if (using := store.rows_in) is not None:
+    using = store.rows_in
+    if using is not None:
         rows = by_primary_key(IdempotencyRecord.objects.using(using), digits)
         if rows is not None:
             return list(rows.values_list("pk", flat=True)[:3])

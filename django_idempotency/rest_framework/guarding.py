@@ -1,11 +1,13 @@
 """The guard of a DRF view: where DRF calls the handler, behind authentication, permissions and
 throttles.
 
-The URLconf's callback of a guarded view opens the transactions of ATOMIC_REQUESTS in place of
-Django. A request runs in them from before the view exists until its response is rendered, with a
-key and without. If it turns out to be guarded, the guard takes over the one of its record: what a
-permission has locked stays locked, and what authentication has written is rolled back with the
-work.
+`Dispatch` makes the calls of the bracket (`engine.bracket`) from DRF's own hooks:
+
+    dispatch ─ permissions ─ open() ─ handler ─┬ finalize_response ─ finished() ─ COMMIT
+                                               └ handle_exception  ─ fail()
+
+Under ATOMIC_REQUESTS all of that is in the transaction that Django has begun around the view, and
+the guard joins it.
 """
 
 from __future__ import annotations
@@ -13,35 +15,26 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from asgiref.sync import iscoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from ..conf import field as field_of
 from ..conf import require_installed
-from ..core.conclusions import SettledState
 from ..core.policy import SAFE_METHODS, Policy
+from ..core.records import Guarantee
 from ..core.statuses import HeaderStatus
+from ..engine.bracket import finished as ended
 from ..errors import ConfigurationError, OperationUnknown, Problem
 from ..http.admission import admit, compile_expressions
-from ..http.atomic_requests import (
-    ALL_ALIASES,
-    NON_ATOMIC,
-    NONE_OPENED,
-    AllAliases,
-    OpenedTransactions,
-    atomic_requests,
-    exclude_aliases,
-    non_atomic_aliases,
-)
+from ..http.atomic_requests import leave_atomic_requests
 from ..http.bodies import keep
 from ..http.call import Call
-from ..http.exchange import Exchange, call_on, exchange_of, note, stamp, without_key
+from ..http.exchange import call_on, note, stamp, without_key
 from ..http.kinds import kind_of
 from ..http.markers import MARK, UNMARKED, names_used
 from ..http.plan import ANY_POLICY, asking, may_refuse, plan_of
@@ -51,7 +44,6 @@ from ..http.run import conclude
 from ..http.unguarded import EXEMPT, leave_unguarded, note_unreached, report_unguarded
 from ..instrumentation.meters import meters
 from . import problems
-from .inside import DispatchFinished, Inside
 from .problems import IdempotencyException
 
 if TYPE_CHECKING:
@@ -93,9 +85,11 @@ class IdempotentViewMixin(Base):
     def as_view(cls, *args: Any, **kwargs: Any) -> Any:
         """Return the view.
 
-        It opens ATOMIC_REQUESTS itself, so that a guard may take a transaction over.
+        A lease cannot join the transaction of ATOMIC_REQUESTS, so its view is excluded.
         """
-        return guarded_view(super().as_view(*args, **kwargs), view_terms_of(cls, kwargs))
+        view = super().as_view(*args, **kwargs)
+        terms = view_terms_of(cls, kwargs)
+        return leave_atomic_requests(view) if terms.leases else view
 
     def get_idempotency_policy(self) -> Policy:
         """Return the policy of this request; `self.action`, `self.request` and `self.kwargs` are
@@ -106,11 +100,8 @@ class IdempotentViewMixin(Base):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Guard the handler of an unsafe method, if the request carries a key."""
         terms = view_terms_of(type(self), vars(self))
-        if is_keyless(request, terms):
-            return super().dispatch(request, *args, **kwargs)
-        return dispatch(
-            self, request, terms, functools.partial(super().dispatch, request, *args, **kwargs)
-        )
+        run = functools.partial(super().dispatch, request, *args, **kwargs)
+        return dispatch(self, request, terms, run)
 
 
 def passes_the_guard_by(cls: type[Any]) -> str:
@@ -171,51 +162,6 @@ def view_terms_of(cls: type[Any], given: Mapping[str, Any]) -> ViewTerms:
     return ViewTerms(fixed)
 
 
-def guarded_view(view: Callable[..., Any], terms: ViewTerms) -> Any:
-    """Return the callback of a view that guards itself.
-
-    Django itself refuses ATOMIC_REQUESTS for an async one.
-    """
-    return view if iscoroutinefunction(view) else GuardedView(view, terms)
-
-
-class GuardedView:
-    """A view, as `as_view()` returns it, with the attributes that the project has set on it.
-
-    That it opens the transactions itself is kept in a slot, so no decorator copies it: around a
-    decorator Django opens them, as without us, and nothing is left to open here.
-    """
-
-    __slots__ = ("__dict__", "__weakref__", NON_ATOMIC, "_terms", "_view")
-
-    def __init__(self, view: Callable[..., HttpResponseBase], terms: ViewTerms) -> None:
-        functools.update_wrapper(self, view)
-        vars(self).pop("__wrapped__")  # nothing wraps it
-        self._view = view
-        self._terms = terms
-        exclude_aliases(self, AllAliases(non_atomic_aliases(view)))
-
-    def __call__(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Run the view."""
-        # What Django has called may be a proxy of this, such as a tracer's. By our set it has left
-        # the transactions to us.
-        called, ours = (
-            getattr(getattr(request, "resolver_match", None), "func", None),
-            getattr(self, NON_ATOMIC),
-        )
-        non_atomic = set(ours) if getattr(called, NON_ATOMIC, ()) is ours else ALL_ALIASES
-        if is_keyless(request, self._terms):
-            with atomic_requests(non_atomic, noted=False):
-                return self._view(request, *args, **kwargs)
-        run = functools.partial(self._view, request, *args, **kwargs)
-        entry = ViewEntry(non_atomic)
-        try:
-            return enter(request, run, entry)
-        except BaseException:
-            entry.close()
-            raise
-
-
 def is_keyless(request: HttpRequest, terms: ViewTerms) -> bool:
     """Is it known, before the view decides, that a request has no key and needs none?
 
@@ -244,6 +190,11 @@ class ViewTerms:
     #: Is a key without a principal refused? The middleware lets such a request through.
     strict: bool = True
 
+    @property
+    def leases(self) -> bool:
+        """Is every request of the view under a lease, as far as that is known?"""
+        return self.fixed is not None and field_of(self.fixed, "guarantee") == Guarantee.LEASE
+
     def policy_of(self, view: Any) -> Policy:
         """Return the policy of a view that is about to call its handler.
 
@@ -264,56 +215,6 @@ class ViewTerms:
 
 
 # ----------------------------------------------------------------------------- the way of a request
-
-
-@dataclass(slots=True, eq=False)
-class ViewEntry:
-    """One request on its way through a view."""
-
-    #: The databases without a transaction of ours, and the transactions of the others.
-    non_atomic: AbstractSet[str]
-    opened: OpenedTransactions = NONE_OPENED
-    call: Call | None = None
-    view: Any = None
-    #: How many transactions were open on each database before the view's dispatch.
-    depths: dict[str, int] = field(default_factory=dict)
-    #: Has the call ended already, inside a transaction around that dispatch?
-    ended: bool = False
-    #: The call from before it is opened, and what has replaced the handler of the view.
-    begun: Call | None = None
-    guard: _GuardedHandler | None = None
-    #: What is noted of the request, and the entry that it had before.
-    exchange: Exchange | None = None
-    outer: Any = None
-
-    def close(self) -> None:
-        """Leave nothing behind, wherever an interrupt has cut the request.
-
-        After its end it does nothing.
-        """
-        try:
-            if self.begun is not None:
-                self.begun.close()
-        finally:
-            if self.guard is not None:
-                self.guard.leave()
-            for block in reversed(self.opened.blocks):
-                block.drop()
-            if self.exchange is not None and self.exchange.entry is self:
-                self.exchange.entry = self.outer
-
-    def respond_to(self, problem: Problem) -> HttpResponseBase:
-        """Return the response to a problem: from the project's exception handler, or a problem
-        document.
-        """
-        own = problems.has_own_handler(self.view)
-        response = (
-            handled(self.view, problem)
-            if own
-            else problem_response(problem, self.view.request._request)
-        )
-        render(response)
-        return response
 
 
 def finished(view: Any, response: Any) -> HttpResponseBase:
@@ -338,6 +239,17 @@ def handled(view: Any, problem: Problem) -> HttpResponseBase:
     )
 
 
+def response_to(view: Any, problem: Problem) -> HttpResponseBase:
+    """Return the response to a problem: from the project's exception handler, or a problem
+    document.
+    """
+    if not problems.has_own_handler(view):
+        return problem_response(problem, view.request._request)
+    response = handled(view, problem)
+    render(response)
+    return response
+
+
 def judge(
     request: HttpRequest, response: HttpResponseBase, terms: ViewTerms, *, reached: bool
 ) -> None:
@@ -353,56 +265,7 @@ def headed(response: HttpResponseBase, problem: Problem, request: HttpRequest) -
     return response
 
 
-def enter(request: HttpRequest, run: Run, entry: ViewEntry) -> HttpResponseBase:
-    """Run a view as Django would under ATOMIC_REQUESTS, and settle the call if its guard has opened
-    one.
-
-    Who calls this closes the entry where anything leaves it, such as a time limit.
-    """
-    response = None
-    entry.exchange = exchange = exchange_of(request)
-    entry.outer = exchange.entry
-    exchange.entry = entry
-    try:
-        with atomic_requests(entry.non_atomic) as entry.opened:
-            entry.depths = {
-                each.alias: len(each.atomic_blocks)
-                for each in connections.all(initialized_only=True)
-            }
-            response = run()
-            if entry.call is not None and not entry.ended:
-                render(response)
-    except BaseException as error:
-        if entry.call is None:
-            raise
-        if entry.ended:
-            # And its COMMIT is the project's.
-            if entry.call.operation.left_as is SettledState.COMPLETED:
-                note(request, HeaderStatus.UNKNOWN)
-            raise
-        return entry.respond_to(
-            entry.call.fail(error, committed=lambda: response if entry.opened.committed else None)
-        )
-    finally:
-        exchange.entry = entry.outer
-    if entry.call is None or entry.ended:
-        if exchange.concluding is not None:
-            conclude(request, response)
-        return response
-    try:
-        return entry.call.settle(response)
-    except Problem as problem:
-        return entry.respond_to(problem)
-
-
-def _enter_anew(request: HttpRequest, run: Run) -> HttpResponseBase:
-    """Enter a view whose transactions Django or another entry has opened."""
-    entry = ViewEntry(ALL_ALIASES)
-    try:
-        return enter(request, run, entry)
-    except BaseException:
-        entry.close()
-        raise
+# ------------------------------------------------------------------------------ the way of a request
 
 
 def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> HttpResponseBase:
@@ -410,16 +273,11 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
 
     `run` is the dispatch of the view's class.
     """
+    if is_keyless(request, terms):
+        return run()
     kind = kind_of(type(view)) if hasattr(view, "async_dispatch") else None
     if kind is not None and (begun := kind.dispatch(view, request, terms, run)) is not None:
         return cast("HttpResponseBase", begun)  # a coroutine, as adrf returns one
-    exchange = getattr(getattr(request, "idempotency", None), "_exchange", None)
-    entry = None if exchange is None else exchange.entry
-    # Not by as_view(), or the request's second view.
-    if not isinstance(entry, ViewEntry) or entry.view is not None:
-        again = functools.partial(dispatch, view, request, terms, run)
-        return _enter_anew(request, again)
-    entry.view = view
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
     if handler is None or request.method in SAFE_METHODS or getattr(handler, MARK, UNMARKED).exempt:
@@ -431,44 +289,147 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
     # May its body be compared, as far as is known by now?
     if terms.fixed is not None or terms.carries_key(request):
         keep(request)
-    guard = entry.guard = _GuardedHandler(entry, terms, handler, view, name, name in vars(view))
-    try:
-        response = _with_guard(guard, run)
-    except DispatchFinished as finished:
-        return finished.args[0]
-    if entry.call is not None:
+    return Dispatch(view, terms, name, handler).run(request, run)
+
+
+class Dispatch:
+    """One request on its way through DRF's dispatch, with hooks in place of three methods of its
+    view.
+    """
+
+    #: The call that guards the request.
+    call: Call | None = None
+    #: Has the view called its handler? Before that, DRF may refuse the request.
+    reached = False
+    #: The response to send as it is: a replay, or a problem document.
+    answer: HttpResponseBase | None = None
+    #: Has the handler ended, so that the next exception or response ends the call?
+    ends = False
+
+    def __init__(self, view: Any, terms: ViewTerms, name: str, handler: Callable[..., Any]) -> None:
+        self.view = view
+        self.terms = terms
+        self.handler = handler
+        self.handle_exception = view.handle_exception
+        self.finalize_response = view.finalize_response
+        self.name = name
+        #: The attributes of the view itself, such as a ViewSet's handlers. A handler that looks at
+        #: them sees none of ours.
+        self.own = vars(view)
+        self.before = dict(self.own)
+
+    def run(self, request: HttpRequest, run: Run) -> HttpResponseBase:
+        """Run DRF's dispatch."""
+        handle = functools.partial(self._handle)
+        self.own[self.name] = functools.update_wrapper(handle, self.handler)
+        try:
+            response = run()
+        except BaseException:
+            if self.call is not None:
+                self.call.close()
+            raise
+        finally:
+            self._restore()
+        if self.call is not None:
+            return response
+        if inspect.iscoroutine(response):
+            _refuse_async(self.view, request, self.terms, response)
+        elif self.answer is None:
+            judge(request, response, self.terms, reached=self.reached)
+            report_unguarded(request)
+            conclude(request, response)
+        return stamp(request, response)
+
+    # ---------------------------------------------------------------------------------- the hooks
+
+    def _restore(self) -> None:
+        """Give the view its own attributes back."""
+        for name in (self.name, "handle_exception", "finalize_response"):
+            if name in self.before:
+                self.own[name] = self.before[name]
+            else:
+                self.own.pop(name, None)
+
+    def _handle(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        """Open the guard and call the handler. The other hooks are there once it has ended."""
+        self._restore()
+        try:
+            return self._handled(request, *args, **kwargs)
+        finally:
+            self.own["handle_exception"] = self._handle_exception
+            self.own["finalize_response"] = self._finalize_response
+
+    def _handled(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        self.reached = True
+        try:
+            call = self._admitted(request)
+        except Problem as problem:
+            self.answer = response_to(self.view, problem)
+            return self.answer
+        if call is None:
+            report_unguarded(request._request)
+            return self.handler(request, *args, **kwargs)
+        self.call = call
+        answered = call.open()
+        if answered is not None:
+            self.answer = answered.value
+            return self.answer
+        try:
+            response = self.handler(request, *args, **kwargs)
+        except OperationUnknown as problem:  # derive() without a store
+            call.roll_back_request()
+            response = response_to(self.view, problem)
+        except Exception as error:
+            left = call.course.left_by(error)
+            if left is None:
+                self.ends = True
+                raise
+            response = response_to(self.view, left)
+        except BaseException as error:  # noqa: BLE001 - fail() raises it again
+            return call.fail(error)
+        self.ends = True
         return response
-    if inspect.iscoroutine(response):
-        _refuse_async(view, request, terms, response)
-    else:
-        judge(request, response, terms, reached=guard.reached)
-        report_unguarded(request)
-    return stamp(request, response)
 
+    def _handle_exception(self, error: Exception) -> Any:
+        """Let DRF make a response of what the handler has raised."""
+        if not self.ends:
+            return self.handle_exception(error)
+        try:
+            return self.handle_exception(error)
+        except BaseException as raised:  # noqa: BLE001 - fail() raises it again
+            self.answer = self._failed(raised)
+            return self.answer
 
-def _with_guard(guard: _GuardedHandler, run: Run) -> HttpResponseBase:
-    """Put the guard in the handler's place while DRF's own dispatch runs."""
-    view = guard.view
-    try:
-        setattr(view, guard.name, functools.wraps(guard.handler)(guard))
-        response = run()
-    except BaseException:
-        # The transaction of the project ends next.
-        if guard.joins and guard.entry.begun is not None:
-            guard.entry.begun.close()
-        raise
-    finally:  # as guard.leave(), which costs a call
-        if guard.inside is not None:
-            guard.inside.leave()
-        if guard.of_instance:
-            setattr(view, guard.name, guard.handler)
-        else:
-            vars(view).pop(guard.name, None)
-    return (
-        response
-        if guard.problem is None
-        else headed(response, guard.problem, view.request._request)
-    )
+    def _finalize_response(self, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Let DRF finish the response, and end the call with it."""
+        if self.answer is not None:
+            return self.answer
+        if not self.ends:
+            return cast("HttpResponseBase", self.finalize_response(*args, **kwargs))
+        self.ends = False
+        try:
+            response = self.finalize_response(*args, **kwargs)
+        except BaseException as error:  # noqa: BLE001 - fail() raises it again
+            return self._failed(error)
+        assert self.call is not None, "it has been opened"
+        return ended(self.call, response)
+
+    def _failed(self, error: BaseException) -> HttpResponseBase:
+        self.ends = False
+        assert self.call is not None, "it has been opened"
+        return self.call.fail(error)
+
+    def _admitted(self, request: Any) -> Call | None:
+        return admit(
+            request._request,
+            self.terms.fixed or self.terms.policy_of(self.view),
+            user=request.user,
+            source=request,
+            by="rest_framework",
+            strict=self.terms.strict,
+            finish=functools.partial(finished, self.view),
+            respond=lambda problem, _: response_to(self.view, problem),
+        )
 
 
 def asynchronous(cls: type[Any]) -> str:
@@ -498,95 +459,3 @@ def _leave(request: HttpRequest, *, exempt: bool) -> None:
         report_unguarded(request)
     else:
         note(request, HeaderStatus.REFUSED)
-
-
-@dataclass(eq=False)
-class _GuardedHandler:
-    """Replaces one handler, for one request."""
-
-    entry: ViewEntry
-    _terms: ViewTerms
-    handler: Any
-    #: The view, the name of its handler, and whether the view itself has that, as a ViewSet does,
-    #: and not its class.
-    view: Any
-    name: str
-    of_instance: bool
-    #: Is the call inside a transaction of the project's around the view's dispatch?
-    joins: bool = False
-    #: Has the view called it? Before that, DRF may refuse the request.
-    reached: bool = False
-    #: The problem that went to the project's own exception handler.
-    problem: Problem | None = None
-    #: Ends the call, inside a transaction of the project's around the view's dispatch.
-    inside: Inside | None = None
-
-    def leave(self) -> None:
-        """Give the view back what was replaced. May be called any number of times."""
-        if self.inside is not None:
-            self.inside.leave()
-        # The response is not rendered yet, and renderers read it from the view.
-        if self.of_instance:
-            setattr(self.view, self.name, self.handler)
-        else:
-            vars(self.view).pop(self.name, None)  # the guard leads back to the view
-
-    def __call__(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        self.reached = True
-        try:
-            self._open(request)
-        except Problem as problem:
-            raise DispatchFinished(self._respond(problem, request)) from problem
-        call = functools.partial(self._call, request, *args, **kwargs)
-        return call() if self.inside is None else self.inside.call(call)
-
-    def _call(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return self.handler(request, *args, **kwargs)
-        except OperationUnknown as problem:  # derive() without a store
-            return self._respond(problem, request)
-        except Exception as error:
-            guarding = self.entry.call
-            if guarding is not None and (left := guarding.course.left_by(error)) is not None:
-                return self._respond(left, request)
-            raise
-
-    def _respond(self, problem: Problem, request: Any) -> Any:
-        """Return the response to a problem.
-
-        The project's own exception handler makes it, if there is one.
-        """
-        if not problems.has_own_handler(self.entry.view):
-            return problem_response(problem, request._request)
-        note_problem(request._request, problem)
-        self.problem = problem
-        raise IdempotencyException(problem, request._request) from problem
-
-    def _open(self, request: Any) -> None:
-        http, entry = request._request, self.entry
-        call = admit(
-            http,
-            self._terms.fixed or self._terms.policy_of(entry.view),
-            user=request.user,
-            source=request,
-            by="rest_framework",
-            strict=self._terms.strict,
-            non_atomic=entry.non_atomic,
-            finish=functools.partial(finished, entry.view),
-        )
-        if call is None:
-            report_unguarded(http)
-            return
-        # Has a transaction been opened on the database of an atomic guard since the view was
-        # entered?
-        alias = call.atomic_alias
-        inside = alias is not None and len(connections[alias].atomic_blocks) > entry.depths.get(
-            alias, 0
-        )
-        self.joins = inside
-        entry.begun = call
-        if (replay := call.open(NONE_OPENED if inside else entry.opened)) is not None:
-            raise DispatchFinished(replay)
-        entry.call = call
-        if inside and not call.degraded:
-            self.inside = Inside(entry, call)

@@ -17,35 +17,25 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
 from ..core.policy import Policy
-from ..http.atomic_requests import non_atomic_aliases
+from ..http.atomic_requests import as_django_runs, leave_atomic_requests
 from ..http.layers import Origin, layers_of, origin_of, untraced
 from ..http.markers import handler_of, is_unawaited, mark, next_method
 from ..http.responses import Raising
-from .guarding import (
-    IdempotentViewMixin,
-    ViewEntry,
-    ViewTerms,
-    asynchronous,
-    dispatch,
-    enter,
-    guarded_view,
-    view_terms_of,
-)
+from .guarding import IdempotentViewMixin, ViewTerms, asynchronous, dispatch, view_terms_of
 
 
 def guard_class(cls: type[Any], policy: Policy) -> type[Any]:
     """Guard a decorated DRF view class, as the mixin would. No new class is made."""
-    ours, chosen = (
-        IdempotentViewMixin.get_idempotency_policy,
-        getattr(cls, "get_idempotency_policy", None),
-    )
+    ours = IdempotentViewMixin.get_idempotency_policy
+    chosen = getattr(cls, "get_idempotency_policy", None)
     if issubclass(cls, IdempotentViewMixin) or chosen is ours:
         raise ImproperlyConfigured(
             f"{cls.__name__} has IdempotentViewMixin already. Set its `idempotency` attribute."
         )
     if is_unawaited(cls):
         raise ImproperlyConfigured(asynchronous(cls))
-    through, as_view = next_method(cls, "dispatch"), next_method(cls, "as_view")
+    through = next_method(cls, "dispatch")
+    as_view = next_method(cls, "as_view")
 
     @functools.wraps(through)
     def guarded(self: Any, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
@@ -58,10 +48,14 @@ def guard_class(cls: type[Any], policy: Policy) -> type[Any]:
 
     @functools.wraps(as_view)
     def making(klass: type[Any], *args: Any, **kwargs: Any) -> Any:
-        return guarded_view(as_view(klass, *args, **kwargs), view_terms_of(klass, kwargs))
+        view = as_view(klass, *args, **kwargs)
+        terms = view_terms_of(klass, kwargs)
+        return leave_atomic_requests(view) if terms.leases else view
 
-    cls.dispatch, cls.as_view = guarded, classonlymethod(making)
-    cls.idempotency, cls.get_idempotency_policy = policy, chosen or ours
+    cls.dispatch = guarded
+    cls.as_view = classonlymethod(making)
+    cls.idempotency = policy
+    cls.get_idempotency_policy = chosen or ours
     return cls
 
 
@@ -75,9 +69,9 @@ def with_mixin(callback: Any, policy: Policy) -> Any:
     decorator.
     """
     terms = ViewTerms(policy)
-    adapted = guarded_view(functools.wraps(callback)(_adapted(callback, terms)), terms)
+    adapted = functools.wraps(callback)(_adapted(callback, terms))
     mark(adapted, policy=policy)
-    return adapted
+    return leave_atomic_requests(adapted) if terms.leases else adapted
 
 
 def _adapted(callback: Any, terms: ViewTerms) -> Callable[..., HttpResponseBase]:
@@ -101,7 +95,8 @@ def _made(callback: Any, terms: ViewTerms) -> Callable[..., HttpResponseBase]:
     """Return a function that makes and calls the view, as DRF's `as_view()` does, with a guard
     before the handler.
     """
-    cls, actions = callback.cls, getattr(callback, "actions", None)
+    cls = callback.cls
+    actions = getattr(callback, "actions", None)
 
     def view(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         self = cls(**callback.initkwargs)
@@ -113,7 +108,9 @@ def _made(callback: Any, terms: ViewTerms) -> Callable[..., HttpResponseBase]:
             self.action_map = actions
             for method, action in actions.items():
                 setattr(self, method, getattr(self, action))
-            self.request, self.args, self.kwargs = request, args, kwargs
+            self.request = request
+            self.args = args
+            self.kwargs = kwargs
         return dispatch(
             self, request, terms, functools.partial(self.dispatch, request, *args, **kwargs)
         )
@@ -137,17 +134,11 @@ def run_with_mixin(
     if handler_of(callback, request.method or "") is None and not is_undecorated(callback):
         # such as cache_page(…)(ListView.as_view()): nothing to guard, it responds with 405
         return None
-    run = functools.partial(
-        _adapted(callback, ViewTerms(policy, strict=False)), request, *args, **kwargs
-    )
-    entry = ViewEntry(non_atomic_aliases(callback))
+    view = as_django_runs(callback, _adapted(callback, ViewTerms(policy, strict=False)))
     try:
-        return enter(request, run, entry)
-    except BaseException as error:
-        entry.close()
-        if not isinstance(error, Exception):
-            raise
-        return Raising(error)  # raised again, where Django shows it to the middlewares
+        return view(request, *args, **kwargs)
+    except Exception as error:  # noqa: BLE001 - raised where Django shows it to the middlewares
+        return Raising(error)
 
 
 def is_undecorated(callback: Any) -> bool:
@@ -188,7 +179,8 @@ def _before_dispatch(reference: Any) -> list[Origin | None]:
     """Return the layers that `as_view()` itself makes: that of a ViewSet names `dispatch` as what
     it wraps.
     """
-    layers, dispatch = _layers(reference), origin_of(untraced(reference.cls.dispatch))
+    layers = _layers(reference)
+    dispatch = origin_of(untraced(reference.cls.dispatch))
     return layers[: layers.index(dispatch)] if dispatch in layers else layers
 
 

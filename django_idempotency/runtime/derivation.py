@@ -66,12 +66,15 @@ def derive(operation: Operation, label: str) -> str:
     """
     if isinstance(operation, Unstored):
         return operation.derived(label)
-    ticket, record, run = operation.ticket, operation.record, operation.run
+    ticket = operation.ticket
+    record = operation.record
+    run = operation.run
     if record is None or run is None:
         raise OperationUnknown
     first = ticket.secret_id if run.new_life else record.secret_id
     # The ticket's digest: after a refusal the record has none, and this request counts.
-    request, which = ticket.digest, rules.operation_of(record, run)
+    request = ticket.digest
+    which = rules.operation_of(record, run)
     return derived_key(
         _secret(first), label, scope=ticket.scope, key=ticket.key, operation=which, request=request
     )

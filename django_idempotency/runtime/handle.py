@@ -70,10 +70,6 @@ class Course:
         """
         return False
 
-    async def ahave_begun(self) -> bool:
-        """See have_begun()."""
-        return False
-
     def left_by(self, error: BaseException) -> Problem | None:
         """Note the exception that has left the work.
 
@@ -85,15 +81,8 @@ class Course:
             self.problem = error
         return self.problem if self.problem is error else None
 
-    async def aleft_by(self, error: BaseException) -> Problem | None:
-        """See left_by()."""
-        return self.left_by(error)
-
     def completed(self) -> None:
         """Note that the record of the work is completed. Raises nothing."""
-
-    async def acompleted(self) -> None:
-        """See completed()."""
 
 
 class OperationHandle:
@@ -105,7 +94,8 @@ class OperationHandle:
     _policy: Resolved | None = None
 
     def __init__(self, operation: Operation, policy: Resolved | None = None) -> None:
-        self._operation, self._policy = operation, policy
+        self._operation = operation
+        self._policy = policy
         #: See `ttl`.
         self.seconds: float | None = None
         #: Must a person decide?
@@ -167,9 +157,8 @@ class OperationHandle:
             )
         raise ConfigurationError(
             f"may_have_acted of {name} is not known: its claim is in an open transaction, "
-            "of ATOMIC_REQUESTS or of a "
-            'caller, and a crash takes both back. Type guarantee="lease"; or take the view '
-            "out of ATOMIC_REQUESTS with "
+            "that of ATOMIC_REQUESTS or of a caller, and was rolled back with each attempt that "
+            'failed. Type guarantee="lease"; or take the view out of ATOMIC_REQUESTS with '
             "@transaction.non_atomic_requests, and call a function outside atomic()."
         )
 

@@ -58,7 +58,8 @@ class Stores:
         )
 
     def _get(self, alias: str, above: tuple[str, ...]) -> BaseStore:
-        store, chain = self._bare.get(alias), (*above, alias)
+        store = self._bare.get(alias)
+        chain = (*above, alias)
         if alias in above:
             raise ImproperlyConfigured(
                 f'IDEMPOTENCY["STORES"]: {" → ".join(map(repr, chain))} contains itself.'
@@ -75,7 +76,8 @@ class Stores:
 
         Stores that cannot be built are ignored; `check` reports them.
         """
-        over, records = [store], records_of(store)
+        over = [store]
+        records = records_of(store)
         for alias in conf.get("STORES"):
             with suppress(ImproperlyConfigured):
                 if records_of(self[alias]) == records:

@@ -52,11 +52,12 @@ def warn_once() -> None:
 
     Overrides are deliberate and do not warn.
     """
-    global _warned
+    global _warned  # noqa: PLW0603 - once per process
     if overrides:
         return
     with _changing:
-        first, _warned = not _warned, True
+        first = not _warned
+        _warned = True
     if first:
         logger.warning(
             "Idempotency is off: %s=%s is set, so retries run again. It is meant for tests "

@@ -1,16 +1,16 @@
-"""A lease refuses to run in an open transaction: its record would survive a rollback."""
+"""A lease refuses to run in an open transaction: a rollback would leave its record, or take it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from asgiref.sync import AsyncToSync, sync_to_async
 from django.db import connections
 
+from ..core.conclusions import Rollback
 from ..errors import LeaseInTransaction, TransactionLeftOpen
 from ..stores.base import Guard
-from ..stores.blocks import Block, in_transaction
+from ..stores.interrupted import in_transaction, is_aborted
 
 if TYPE_CHECKING:
     from ..engine.lease import LeaseOperation
@@ -29,17 +29,12 @@ def in_open_transaction(using: str) -> bool:
     )
 
 
-def refuse_open_transactions(*, but: str | None = None, ours: Sequence[Block] = ()) -> None:
+def refuse_open_transactions() -> None:
     """Raise `LeaseInTransaction` inside a transaction that is not a test's, as
     `atomic(durable=True)` would.
-
-    `but` names a database whose rollback includes the record. `ours` end before the record is
-    settled.
     """
     for connection in connections.all(initialized_only=True):  # of this thread, or task
-        if connection.alias == but:
-            continue
-        if connection.atomic_blocks and in_transaction(connection, ours=ours):
+        if connection.atomic_blocks and in_transaction(connection):
             refusal = LeaseInTransaction()
             for guard in connection.atomic_blocks:
                 if isinstance(guard, Guard):
@@ -55,6 +50,19 @@ def refuse_open_transactions(*, but: str | None = None, ours: Sequence[Block] = 
                 "out of DATABASES, and leave "
                 "set_autocommit(False) to atomic()."
             )
+
+
+def rolled_back_elsewhere(*, but: str | None) -> Rollback:
+    """Say whether an error will roll a transaction of the work back on another database than `but`.
+
+    Nothing there listens to `set_rollback()`, so in doubt it was an error.
+    """
+    for connection in connections.all(initialized_only=True):
+        if connection.alias == but or not connection.in_atomic_block:
+            continue
+        if connection.needs_rollback or is_aborted(connection):
+            return Rollback.ERROR
+    return Rollback.NONE
 
 
 def refuse_left_open(operation: LeaseOperation, *, but: str | None) -> None:
@@ -76,10 +84,10 @@ def refuse_left_open(operation: LeaseOperation, *, but: str | None) -> None:
         raise found
 
 
-async def arefuse_open_transactions(*, but: str | None = None) -> None:
+async def arefuse_open_transactions() -> None:
     """See refuse_open_transactions().
 
     Transactions are per thread: one of sync code that waits is checked there.
     """
     if getattr(AsyncToSync.executors, "current", None) is not None:  # what sync_to_async() looks at
-        await sync_to_async(refuse_open_transactions)(but=but)
+        await sync_to_async(refuse_open_transactions)()

@@ -233,6 +233,16 @@ class BaseStore(ABC):
         Return whether it was.
         """
 
+    def commit(self, guard: Guard, ticket: Ticket, settlement: Settlement) -> bool:
+        """Write how the work ended as the last statement of its guard's transaction, and commit.
+
+        Return whether the record was ours. `ORMStore.commit` has what it raises.
+        """
+        settled = self.settle(ticket, settlement)
+        if settled:
+            guard.__exit__(None, None, None)
+        return settled
+
     @abstractmethod
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         """Renew the leases of running records. Return the owner tokens that still own their record.

@@ -66,7 +66,8 @@ class MemoryStore(BaseStore):
 
     def scan(self, *, size: int = 1000, bodies: bool = False) -> Iterator[Scanned]:
         with self._lock:
-            now, known = self._clock(), list(self._records.values())
+            now = self._clock()
+            known = list(self._records.values())
         for start in range(0, len(known), size):
             records = [record._replace(read_at=now) for record in known[start : start + size]]
             yield Scanned(

@@ -68,6 +68,10 @@ class WrappedStore(BaseStore):
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         return self.store.settle(self.inwards(ticket), self.settlement(ticket, settlement))
 
+    def commit(self, guard: Guard, ticket: Ticket, settlement: Settlement) -> bool:
+        inner = self.settlement(ticket, settlement)
+        return self.store.commit(guard, self.inwards(ticket), inner)
+
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         return self.store.renew(tickets)
 

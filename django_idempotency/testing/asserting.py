@@ -144,9 +144,8 @@ def _wrong_runs(calls: list[ConcurrentCall]) -> Iterator[str]:
             "bring the key of the first."
         )
     for record in common:
-        if (runs := [call.number for call in calls for _ in range(_runs(call, record))]) != runs[
-            :1
-        ] or not runs:
+        runs = [call.number for call in calls for _ in range(_runs(call, record))]
+        if runs != runs[:1] or not runs:
             where = (
                 f", in the calls {', '.join(map(str, runs))}"
                 if runs
@@ -181,7 +180,8 @@ def _runs(call: ConcurrentCall, record: Any) -> int:
 
 
 def _wrong_answers(calls: list[ConcurrentCall], raises: _Raises) -> Iterator[str]:
-    if (kinds := len(_answers(calls, raises))) > 1:
+    kinds = len(_answers(calls, raises))
+    if kinds > 1:
         yield f"There are {kinds} different responses."
     http = [
         call.answer for call in calls if call.answer is not None and call.answer.status is not None

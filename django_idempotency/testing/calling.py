@@ -34,7 +34,8 @@ from ..errors import InProgress, LostRace
 from ..http.exchange import HEADER
 
 #: Seconds before a busy call is retried: the first pause, and the longest.
-PAUSE, LONGEST_PAUSE = 0.01, 0.25
+PAUSE = 0.01
+LONGEST_PAUSE = 0.25
 
 _NAMES = {signal: name for name, signal in vars(signals).items() if isinstance(signal, Signal)}
 EVENTS = tuple(_NAMES.values())
@@ -127,7 +128,8 @@ class ConcurrentCall:
 
     @contextmanager
     def _trying(self) -> Iterator[None]:
-        before, token = len(self.events), _calling.set(self)
+        before = len(self.events)
+        token = _calling.set(self)
         self.answer = self.error = None
         try:
             yield
@@ -186,7 +188,8 @@ def listening() -> Iterator[None]:
     """Record the guards' events, each for the call that it belongs to."""
 
     def hear(*, signal: Signal, operation: Operation, **_: Any) -> None:
-        if (call := _calling.get()) is not None:
+        call = _calling.get()
+        if call is not None:
             call.events.append(
                 Event(_NAMES[signal], operation.ticket.id, operation.ticket.guarantee)
             )
@@ -259,7 +262,8 @@ def carried(request: HttpRequest) -> Callable[[], Any]:
             "A request comes from RequestFactory or AsyncRequestFactory: a bare "
             "HttpRequest has no body."
         )
-    body, handler = request.body, BaseHandler()
+    body = request.body
+    handler = BaseHandler()
     if isinstance(request, ASGIRequest):
         handler.load_middleware(is_async=True)
 

@@ -178,7 +178,8 @@ def _named(sql: str) -> str:
 
 #: How often a retry that is busy comes again, and the pause (seconds): a server may not have
 #: noticed yet who is dead.
-TRIES, PAUSE = 40, 0.05
+TRIES = 40
+PAUSE = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,8 @@ def _on_class(cls: type[TestCase], *, enabled: bool) -> None:
     last test.
     """
     setattr(cls, _WANTED, enabled)
-    own, decorated = vars(cls).get("setUpClass"), cls
+    own = vars(cls).get("setUpClass")
+    decorated = cls
 
     def set_up_class(cls: type[TestCase]) -> None:
         # A base's setUpClass() reads its subclass's.

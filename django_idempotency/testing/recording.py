@@ -26,5 +26,5 @@ class RecordingStore(WrappedStore):
         self.verbs: list[str] = []
 
     if not TYPE_CHECKING:  # they have the types of those that they override
-        claim, settle, renew = map(recorded, ("claim", "settle", "renew"))
-        get, purge, guard = map(recorded, ("get", "purge", "guard"))
+        claim, settle, renew, get = map(recorded, ("claim", "settle", "renew", "get"))
+        purge, guard, commit = map(recorded, ("purge", "guard", "commit"))

@@ -159,7 +159,8 @@ def is_well_formed(sent: Any, terms: Mapping[str, Any]) -> bool:
         or ("," in sent and terms["carrier"]["in"] == "header")
     ):
         return False
-    wanted, key = terms["format"], sent
+    wanted = terms["format"]
+    key = sent
     if terms["carrier"].get("spelling") == "quoted":
         if len(sent) < 3 or sent[0] != '"' or sent[-1] != '"':
             return False
@@ -176,7 +177,8 @@ def is_well_formed(sent: Any, terms: Mapping[str, Any]) -> bool:
 def uuid7() -> UUID:
     """Return a UUID of version 7 (RFC 9562), which begins with the time."""
     random = secrets.randbits(74)
-    high, low = random >> 62, random & ((1 << 62) - 1)
+    high = random >> 62
+    low = random & ((1 << 62) - 1)
     return UUID(int=(time.time_ns() // 1_000_000) << 80 | 7 << 76 | high << 64 | 2 << 62 | low)
 
 
@@ -214,7 +216,8 @@ def fresh_key(
     terms = case.operation.definition.raw.get("x-idempotency")
     if terms is None or _CHECKING.get():
         return
-    carrier, name = terms["carrier"], terms["carrier"]["name"]
+    carrier = terms["carrier"]
+    name = terms["carrier"]["name"]
     holder = {"header": case.headers, "query": case.query, "body": case.body}[carrier["in"]]
     if isinstance(holder, MutableMapping) and is_well_formed(holder.get(name), terms):
         key = new_key(terms["format"])
@@ -259,7 +262,8 @@ def idempotency(
             headers[carrier["name"]] = _spelled(key, terms)
             if "first_sent" in terms:
                 headers[terms["first_sent"]["name"]] = http_date()
-        path, media = deepcopy(case.path_parameters), case.media_type
+        path = deepcopy(case.path_parameters)
+        media = case.media_type
         again = case.operation.Case(
             method=case.method, path_parameters=path, query=query, body=body, media_type=media
         )

@@ -1,6 +1,6 @@
 """A bare project on SQLite in memory, and the journeys through it that the budgets count.
 
-    python -m tests.budgets.project [apps]
+    python -m tests.budgets.project [apps | atomic]
 
 prints the figures as JSON: of each journey, and which of the package's modules are loaded once a
 guarded DRF view has answered its first request. With `apps`: those after `django.setup()` with this
@@ -26,13 +26,19 @@ BODY = b'{"amount": 2499, "currency": "inr"}'
 urlpatterns: list[Any] = []
 
 
-def configure(*apps: str, middleware: tuple[str, ...] = ()) -> None:
+def configure(*apps: str, middleware: tuple[str, ...] = (), atomic: bool = False) -> None:
     settings.configure(
         SECRET_KEY="only for counting",
         ALLOWED_HOSTS=["testserver"],
         INSTALLED_APPS=apps,
         MIDDLEWARE=middleware,
-        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+        DATABASES={
+            "default": {
+                "ENGINE": "django.db.backends.sqlite3",
+                "NAME": ":memory:",
+                "ATOMIC_REQUESTS": atomic,
+            }
+        },
         ROOT_URLCONF=MODULE,
         LOGGING_CONFIG=None,
     )
@@ -149,6 +155,7 @@ def main(*more: str) -> None:
         "django_idempotency",
         *more,
         middleware=(f"{MODULE}.SignedIn", "django_idempotency.middleware.IdempotencyMiddleware"),
+        atomic=sys.argv[1:] == ["atomic"],
     )
     from django.core.management import call_command
 

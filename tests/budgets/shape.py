@@ -102,24 +102,26 @@ def matching(pattern: str) -> dict[str, int]:
     return found
 
 
+#: What opens a call, and what ends it after its work.
+OPENS = {"open", "opened_in_thread"}
+ENDS = {"settle", "finished", "ended", "finished_in_thread"}
+
+
 def brackets() -> list[str]:
-    """Return the functions that open a call, and settle it or let it fail: each is a bracket."""
+    """Return the functions and classes that open a call and end it: each is a bracket."""
     found = []
     for path in modules():
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-        owners: list[ast.Module | ast.ClassDef] = [tree, *classes]
-        for owner in owners:
-            for node in owner.body:
-                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    called = {
-                        each.func.attr if isinstance(each.func, ast.Attribute) else each.func.id
-                        for each in ast.walk(node)
-                        if isinstance(each, ast.Call)
-                        and isinstance(each.func, (ast.Attribute, ast.Name))
-                    }
-                    if called & {"open", "aopen"} and called & {"settle", "asettle"}:
-                        found.append(f"{path.relative_to(PACKAGE).as_posix()}:{node.name}")
+        for node in tree.body:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                called = {
+                    each.func.attr if isinstance(each.func, ast.Attribute) else each.func.id
+                    for each in ast.walk(node)
+                    if isinstance(each, ast.Call)
+                    and isinstance(each.func, (ast.Attribute, ast.Name))
+                }
+                if called & OPENS and called & ENDS:
+                    found.append(f"{path.relative_to(PACKAGE).as_posix()}:{node.name}")
     return found
 
 

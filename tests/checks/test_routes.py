@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from django.contrib import admin
 from django.contrib.auth.decorators import login_required
-from django.db import connections, transaction
+from django.db import connections
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, include, path, re_path
 from django.utils.decorators import method_decorator
@@ -477,77 +477,20 @@ def test_an_invalid_policy(check: Check) -> None:
     assert "idempotency = Policy(" in check(NoPolicy.as_view())["E038"]
 
 
-@pytest.mark.parametrize(
-    ("view", "code"),
-    [
-        (never_cache(with_policy()), "W076"),
-        (never_cache(with_policy(guarantee="lease")), "E072"),
-        (login_required(idempotent()(api_view(["POST"])(plain))), "W076"),
-        (transaction.non_atomic_requests(never_cache(with_policy())), None),
-        (with_policy(guarantee="lease"), None),  # no transaction is open around it
-    ],
-    ids=["cached", "cached and leased", "function", "out of it", "bare"],
+@each(
+    never_cache(with_policy()),
+    never_cache(with_policy(guarantee="lease")),
+    login_required(idempotent()(api_view(["POST"])(plain))),
+    staff_only(idempotent()(plain)),
+    above,
+    below,
 )
-@pytest.mark.parametrize("atomic_requests", [True, False])
-def test_a_decorator_around_a_guarded_view(
-    check: Check,
-    monkeypatch: pytest.MonkeyPatch,
-    atomic_requests: bool,
-    view: Any,
-    code: str | None,
-) -> None:
-    """Django opens the transaction around the decorator, so the claim would be inside it."""
-    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", atomic_requests)
-    found = check(view, middleware=False)
-    assert list(found) == ([code] if atomic_requests and code else [])
-    if found:
-        assert 'name="dispatch"' in found[str(code)]
-
-
-def locking(view: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(view)
-    def with_lock(request: HttpRequest) -> Any:
-        return view(request)
-
-    return with_lock
-
-
-@pytest.mark.parametrize(
-    ("view", "named"),
-    [
-        (locking(idempotent()(plain)), True),
-        (never_cache(login_required(locking(idempotent()(plain)))), True),
-        (idempotent()(locking(plain)), False),
-        (login_required(idempotent()(plain)), False),  # Django's write nothing
-        # It is what the project asks for.
-        (
-            transaction.non_atomic_requests(locking(idempotent()(plain))),
-            False,
-        ),
-        (locking(plain), False),
-    ],
-    ids=["above", "further up", "below", "Django's", "excluded", "unguarded"],
-)
-@pytest.mark.parametrize("atomic_requests", [True, False])
-def test_a_decorator_above_a_guarded_function(
-    check: Check, monkeypatch: pytest.MonkeyPatch, atomic_requests: bool, view: Any, named: bool
-) -> None:
-    """Ours takes it out of the transaction of ATOMIC_REQUESTS, also for requests without a key."""
-    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", atomic_requests)
-    found = check(view, middleware=False)
-    assert list(found) == (["W135"] if named and atomic_requests else [])
-
-
-@pytest.mark.parametrize("atomic_requests", [True, False])
-def test_the_decorator_below_api_view(
-    check: Check, monkeypatch: pytest.MonkeyPatch, atomic_requests: bool
-) -> None:
-    """E034 with ATOMIC_REQUESTS: the claim would be inside its transaction."""
-    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", atomic_requests)
-    found = check(below, above)
-    assert list(found) == (["E034"] if atomic_requests else [])
-    if atomic_requests:
-        assert "Swap the two lines" in found["E034"]
+def test_under_atomic_requests(check: Check, monkeypatch: pytest.MonkeyPatch, view: Any) -> None:
+    """Each guard joins the transaction, and a lease is excluded from it, wherever it stands: there
+    is nothing to warn of.
+    """
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
+    assert check(view, middleware=False) == {}
 
 
 # ------------------------------------------------------------------------------------- the policies

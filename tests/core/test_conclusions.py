@@ -70,35 +70,31 @@ def test_ending_with_a_policy(status: int, wanted: bool | None, ended: WorkResul
 
 
 @pytest.mark.parametrize(
-    ("status", "raised", "atomic_requests", "answers", "commit"),
+    ("status", "raised", "inside", "answers", "commit"),
     [
         (201, False, False, True, True),
         (201, False, True, True, True),
+        (404, False, True, True, True),
         # Even one that the view keeps: its writes are rolled back.
-        (
-            503,
-            False,
-            False,
-            True,
-            False,
-        ),
+        (503, False, False, True, False),
+        (503, False, True, True, False),
         (404, True, False, True, True),  # as without a guard
-        (404, True, True, True, False),  # as Django does
+        # The exception rolls back the transaction that the record is in.
+        (404, True, True, False, False),
         (500, True, False, False, False),
         (500, True, True, False, False),
     ],
 )
 def test_a_response_that_was_returned_or_raised(
-    status: int, raised: bool, atomic_requests: bool, answers: bool, commit: bool
+    status: int, raised: bool, inside: bool, answers: bool, commit: bool
 ) -> None:
     """A returned or raised response is stored or not, and earlier writes are committed or not, as
     in this table.
+
+    `inside`: the record is in a transaction of the project's.
     """
     expected = ResponseEnding(answers=answers, commit=commit)
-    assert (
-        conclusions.response_ending(status, raised=raised, atomic_requests=atomic_requests)
-        == expected
-    )
+    assert conclusions.response_ending(status, raised=raised, inside=inside) == expected
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ SETTINGS = {
 PLAYED = {"tutorial/booking.md": "tests/docs/test_booking.py"}
 #: The first line of a block → why it is compiled, and not run.
 NOT_RUN = {
-    "def run(": "it is quoted from http/run.py: tests/docs/test_walk.py",
+    "def guarded(": "it is quoted from engine/bracket.py: tests/docs/test_walk.py",
     "import pytest\nimport schemathesis": "it reads the schema of an API that runs",
     "import uuid": "it sends a request to a server",
     "import stripe\nfrom django.db import transaction\nfrom django.http import "

@@ -170,7 +170,9 @@ def test_async_work_is_settled_likewise(world: World) -> None:
     world.store.away = True
     operation, listener = world.operation()
     async_to_sync(threads.aopen)(operation)
-    async_to_sync(threads.asettle)(operation, Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
+    async_to_sync(threads.in_thread_of)(
+        operation.store, operation.settle, Ending(WorkResult.KEPT, OUTCOME, succeeded=True)
+    )
     world.store.away = False
     world.run(to=1)
     assert listener.events == ["claimed", "deferred", "completed"]

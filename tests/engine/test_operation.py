@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -189,7 +190,7 @@ def test_only_a_takeover_is_impatient() -> None:
 )
 def test_a_takeover_that_is_not_committed(lost: Exception, raised: type[Exception]) -> None:
     """Nothing has run: the store is unavailable, and nobody is told that the outcome is unknown."""
-    call, listener = operation(FakeStore(claims=[LAPSED], locks=[LAPSED], commit=lost))
+    call, listener = operation(FakeStore(claims=[LAPSED], locks=[LAPSED], fails=lost))
     with pytest.raises(raised) as caught:
         call.open()
     assert (type(caught.value), call.attempt, listener.events) == (StoreUnavailable, 0, [])
@@ -197,7 +198,7 @@ def test_a_takeover_that_is_not_committed(lost: Exception, raised: type[Exceptio
 
 def test_a_takeover_that_another_wins() -> None:
     """It claims again, and finds what the other has done."""
-    call, _ = operation(FakeStore(claims=[LAPSED, DONE], locks=[LAPSED], commit=OwnershipLost()))
+    call, _ = operation(FakeStore(claims=[LAPSED, DONE], locks=[LAPSED], fails=OwnershipLost()))
     assert isinstance(call.open(), Replay)
 
 
@@ -369,7 +370,7 @@ def test_a_failure_in_a_lost_transaction() -> None:
 
 def test_a_commit_that_fails() -> None:
     """Response and writes are forgotten, the key is free, and the caller gets the error."""
-    store = FakeStore(claims=[OURS], locks=[OURS, OURS], commit=ValueError("deferred constraint"))
+    store = FakeStore(claims=[OURS], locks=[OURS, OURS], fails=ValueError("deferred constraint"))
     call, listener = opened(store)
     with pytest.raises(ValueError, match="deferred"):
         call.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
@@ -379,7 +380,7 @@ def test_a_commit_that_fails() -> None:
 
 def test_an_unknown_outcome() -> None:
     """The outcome is unknown, so nothing is released: the next claim finds out."""
-    store = FakeStore(claims=[OURS], locks=[OURS], commit=OutcomeUnknown())
+    store = FakeStore(claims=[OURS], locks=[OURS], fails=OutcomeUnknown())
     call, listener = opened(store)
     with pytest.raises(OutcomeUnknown):
         call.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
@@ -439,8 +440,10 @@ def test_lease(
 
     async def run() -> None:
         assert await threads.aopen(call) == Execute(attempt=1)
-        await threads.asettle(
-            call, Ending(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED)
+        await threads.in_thread_of(
+            call.store,
+            call.settle,
+            Ending(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED),
         )
 
     asyncio.run(run())
@@ -496,7 +499,11 @@ def settled_lease(answers: list[Any]) -> tuple[list[str], int]:
         twin := FakeStore(claims=[record_of(LEASED)], settles=list(answers)), lease=True
     )
     asyncio.run(threads.aopen(call))
-    asyncio.run(threads.asettle(call, Ending(WorkResult.KEPT, OUTCOME, succeeded=True)))
+    asyncio.run(
+        threads.in_thread_of(
+            call.store, call.settle, Ending(WorkResult.KEPT, OUTCOME, succeeded=True)
+        )
+    )
     assert (["claimed", *listener.events], store.trace.count("settle")) == (
         twins.events,
         twin.trace.count("settle"),
@@ -606,11 +613,16 @@ def test_a_takeover_that_is_abandoned() -> None:
 
 
 def test_a_settle_that_breaks() -> None:
-    """After an unexpected kind of error the guard still ends, without the work's writes."""
-    call, _ = opened(store := FakeStore(claims=[OURS], locks=[OURS], settles=[ZeroDivisionError()]))
+    """After an unexpected kind of error the guard still ends, without the work's writes, and the
+    key is free.
+    """
+    call, listener = opened(
+        store := FakeStore(claims=[OURS], locks=[OURS, OURS], settles=[ZeroDivisionError(), True])
+    )
     with pytest.raises(ZeroDivisionError):
         call.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
-    assert store.trace == ["claim", "guard", "settle", "rollback"]
+    assert store.trace == ["claim", "guard", "settle", "rollback", "guard", "settle", "commit"]
+    assert (store.settled[-1].status, listener.events) == (Status.FREE, ["released"])
 
 
 def test_an_owner_that_resumes_after_our_rollback() -> None:
@@ -622,6 +634,22 @@ def test_an_owner_that_resumes_after_our_rollback() -> None:
     call, listener = opened(store := FakeStore(claims=[lapsed], locks=[lapsed, DONE]))
     call.settle(Ending(WorkResult.FAILED))
     assert (store.settled, listener.events) == ([], ["lost"])
+
+
+@pytest.mark.parametrize("status", [201, 422])
+def test_a_callers_transaction_that_an_error_breaks(status: int) -> None:
+    """The record is rolled back with it, so nothing is written. A failure is not called lost; a
+    refusal that was to be remembered is.
+    """
+    inside = OURS._replace(joined=True)
+    store = FakeStore(claims=[inside], locks=[inside, StoreUnavailable()])
+    call, listener = opened(store)
+    call._guard.marked = True
+    call._guard.breaks = True
+    with suppress(WritesRolledBack):
+        call.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=status == 201))
+    assert store.settled == []
+    assert listener.events == ["released" if status == 201 else "lost"]
 
 
 def test_a_claim_that_is_rolled_back_with_the_work() -> None:
@@ -648,7 +676,11 @@ def test_a_lease_that_is_rolled_back_with_the_work(asynchronous: bool) -> None:
             store := FakeStore(claims=[inside, found], settles=[False, True]), lease=True
         )
         if asynchronous:
-            asyncio.run(threads.asettle(call, Ending(WorkResult.KEPT, OUTCOME, succeeded=True)))
+            asyncio.run(
+                threads.in_thread_of(
+                    call.store, call.settle, Ending(WorkResult.KEPT, OUTCOME, succeeded=True)
+                )
+            )
         else:
             call.settle(Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
         assert listener.events == events

@@ -170,7 +170,9 @@ def asettle(store: DeadStore, listener: Listener) -> None:
     async def run() -> None:
         call = LeaseOperation(store, LEASED, listener)
         await threads.aopen(call)
-        await threads.asettle(call, Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
+        await threads.in_thread_of(
+            call.store, call.settle, Ending(WorkResult.KEPT, OUTCOME, succeeded=True)
+        )
 
     asyncio.run(run())
 

@@ -65,7 +65,7 @@ RAISING = {
 
 
 # One line per ending.
-def end(request: HttpRequest, how: str) -> HttpResponse:  # noqa: C901, PLR0911
+def end(request: HttpRequest, how: str) -> HttpResponse:  # noqa: C901, PLR0911, PLR0912
     """Write, then end as `how` says."""
     write()
     handle = getattr(request, "idempotency", None)
@@ -98,6 +98,9 @@ def end(request: HttpRequest, how: str) -> HttpResponse:  # noqa: C901, PLR0911
         case "hook":
             transaction.on_commit(fail)
             return JsonResponse({"how": how}, status=201)
+        case "derive":
+            assert handle is not None
+            return JsonResponse({"key": handle.derive("bank")}, status=201)
         case "durable":
             with transaction.atomic(durable=True):
                 return JsonResponse({"how": how}, status=201)
@@ -146,6 +149,11 @@ class LeasedMixed(Mixed):
     idempotency = Policy(guarantee="lease")
 
 
+class LeasedLater(Mixed):
+    def get_idempotency_policy(self) -> Policy:
+        return Policy(guarantee="lease")
+
+
 @idempotent()
 @api_view(["POST"])
 def above(request: Request) -> Any:
@@ -158,11 +166,19 @@ def below(request: Request) -> Any:
     return drf_end(request)
 
 
+@api_view(["POST"])
+@idempotent(guarantee="lease")
+def leased_below(request: Request) -> Any:
+    return drf_end(request)
+
+
 VIEWS: dict[str, Callable[..., Any]] = {
     "middleware": middleware_view,
     "decorated": decorated,
     "leased": leased,
     "leased-mixed": LeasedMixed.as_view(),
+    "leased-later": LeasedLater.as_view(),
+    "leased-below": leased_below,
     "mixed": Mixed.as_view(),
     "above": above,
     "below": below,

@@ -1,21 +1,27 @@
-"""ATOMIC_REQUESTS=True: the claim is committed before the view's transaction, and the project's
-rollbacks hold.
+"""ATOMIC_REQUESTS=True: the claim joins the transaction of the request.
+
+A remembered response is committed with it. A failure leaves no trace. A lease is excluded, or
+refused.
 """
 
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.exceptions import ImproperlyConfigured
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 
+from django_idempotency import idempotent
 from django_idempotency.core.records import Status
+from django_idempotency.errors import LeaseInTransaction, StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.stores.orm import ORMStore
 from tests.stores.helpers import elsewhere
 
 from .conftest import KEY, Connect, Sender, effects
+from .outcome_views import Pay
 from .test_outcomes import BOUND, DRF, KEPT, PLAIN
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -27,22 +33,26 @@ def atomic_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
 
 
-#: DRF marks the transaction for rollback when it handles an exception: the response is the same,
-#: the writes are gone.
+#: There is no record: it was rolled back with the work.
+NO_RECORD = "no record"
+FAILED = ("500", "503", "raise", "integrity")
+#: Django turns these exceptions into a status below 500, and rolls the request back.
 RAISED = ("404", "denied", "suspicious", "bad", "malformed")
-ROLLED_BACK = {how: (DRF[how][0], DRF[how][1], 0) for how in (*RAISED, "validation", "payment")}
-#: Django's own transaction rolls back at any exception.
-RAISED_PLAIN = {how: (PLAIN[how][0], PLAIN[how][1], 0) for how in RAISED}
+NO_TRACE_PLAIN = {how: (PLAIN[how][0], NO_RECORD, 0) for how in (*FAILED, *RAISED)}
+#: REST framework makes a response of some exceptions, and marks what they wrote for rollback. A
+#: response that is remembered stays, and the others go with their writes.
+HANDLED = {"404": (404, KEPT, 0), "payment": (402, KEPT, 0)}
+NO_TRACE_DRF = {how: (DRF[how][0], NO_RECORD, 0) for how in (*FAILED, *RAISED, "validation")}
 CASES = [
     *(
         (entry_point, how, expected)
         for entry_point in ("decorated", "middleware")
-        for how, expected in {**PLAIN, **RAISED_PLAIN}.items()
+        for how, expected in {**PLAIN, **NO_TRACE_PLAIN}.items()
     ),
     *(
         (entry_point, how, expected)
-        for entry_point in ("mixed", "above")
-        for how, expected in {**DRF, **ROLLED_BACK}.items()
+        for entry_point in ("mixed", "above", "below")
+        for how, expected in {**DRF, **NO_TRACE_DRF, **HANDLED}.items()
     ),
 ]
 
@@ -52,24 +62,23 @@ CASES = [
 def test_the_table(
     user: User, connect: Connect, entry_point: str, how: str, expected: tuple[int, str, int]
 ) -> None:
-    """Outcomes are as without ATOMIC_REQUESTS, but exceptions that DRF handles roll back, as the
-    project asked.
-    """
+    """What is rolled back takes its record with it. All else is as without ATOMIC_REQUESTS."""
     status, left, written = expected
     send = connect(f"/{entry_point}/", user)
     assert send({"how": how}).status_code == status
     assert effects() == written
-    record = IdempotencyRecord.objects.get()
-    assert (record.status == Status.COMPLETED, bool(record.digest)) == (
-        left == KEPT,
-        left in (KEPT, BOUND),
-    )
+    found = [
+        (record.status == Status.COMPLETED, bool(record.digest))
+        for record in IdempotencyRecord.objects.all()
+    ]
+    assert found == ([] if left == NO_RECORD else [(left == KEPT, left in (KEPT, BOUND))])
     again = send({"how": how})
+    assert again.status_code == status
     assert ("Idempotent-Replayed" in again) == (left == KEPT)
 
 
 @outcomes
-@pytest.mark.parametrize("entry_point", ["decorated", "middleware", "leased", "mixed", "above"])
+@pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above", "below"])
 @pytest.mark.parametrize("key", [None, KEY], ids=["without a key", "with a key"])
 def test_an_exception_rolls_back_with_and_without_a_key(
     user: User, connect: Connect, entry_point: str, key: str | None
@@ -82,33 +91,72 @@ def test_an_exception_rolls_back_with_and_without_a_key(
 
 
 @outcomes
-def test_below_api_view_is_refused(user: User, connect: Connect) -> None:
-    """Below @api_view the claim would join the request's transaction: an error says what to
-    swap.
+@pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above", "below"])
+@pytest.mark.parametrize("verb", ["claim", "commit"])
+def test_a_problem_in_place_of_a_response(  # noqa: PLR0917 - the columns of the table
+    user: User,
+    connect: Connect,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    entry_point: str,
+    verb: str,
+) -> None:
+    """The view could not derive a key without the store, or its response could not be stored: what
+    it has written is rolled back with the request.
     """
-    send = connect("/below/", user)
-    send.client.raise_request_exception = True
-    with pytest.raises(ImproperlyConfigured, match="Swap the two lines"):
-        send({"how": "201"})
+    settings.IDEMPOTENCY = {"ON_STORE_FAILURE": "open"}
+    monkeypatch.setattr(ORMStore, verb, Mock(side_effect=StoreUnavailable))
+    response = connect(f"/{entry_point}/", user)({"how": "derive"})
+    assert (response.status_code, response.json()["code"]) == (503, "store-unavailable")
+    assert (effects(), IdempotencyRecord.objects.count()) == (0, 0)
 
 
 @outcomes
 @pytest.mark.parametrize("entry_point", ["leased", "leased-mixed"])
-def test_on_commit_fails_after_a_lease_was_worked_off(
-    user: User, connect: Connect, entry_point: str
+@pytest.mark.parametrize("key", [None, KEY], ids=["without a key", "with a key"])
+def test_a_lease_is_excluded(
+    user: User, connect: Connect, entry_point: str, key: str | None
 ) -> None:
-    """The writes are committed: the client gets the usual error, and no retry writes them again."""
-    send = connect(f"/{entry_point}/", user)
-    assert send({"how": "hook"}).status_code == 500
-    again = send({"how": "hook"})
-    assert (again.status_code, again["Idempotent-Replayed"], effects()) == (201, "true", 1)
-
-
-def test_each_entry_point_claims_first(entry_point: Sender) -> None:
-    """While the view runs, others see the claim: it is not in the transaction of the work.
-
-    Behind DRF's permissions it is.
+    """As @transaction.non_atomic_requests excludes a view: no transaction is open around it, with a
+    key or without.
     """
+    assert connect(f"/{entry_point}/", user)({"how": "raise"}, key=key).status_code == 500
+    assert effects() == 1
+    assert IdempotencyRecord.objects.filter(status=Status.FREE).count() == (key is not None)
+
+
+def test_the_marker_of_an_excluded_view() -> None:
+    """It is Django's own, on a class as on a function."""
+    leased: Any = idempotent(guarantee="lease")
+    atomic: Any = idempotent()
+    marked: Any = transaction.non_atomic_requests(lambda request: None)
+    assert vars(marked)["_non_atomic_requests"] == set(connections)
+    for view in (leased(type("Leased", (Pay,), {})).as_view(), leased(lambda request: None)):
+        assert vars(view)["_non_atomic_requests"] == set(connections)
+    for view in (atomic(type("Atomic", (Pay,), {})).as_view(), atomic(lambda request: None)):
+        assert "_non_atomic_requests" not in vars(view)
+
+
+@outcomes
+@pytest.mark.parametrize("entry_point", ["leased-below", "leased-later", "middleware"])
+def test_a_lease_inside_is_refused(
+    user: User, connect: Connect, settings: Any, entry_point: str
+) -> None:
+    """Where nothing could exclude the view: below @api_view, under a policy that depends on the
+    request, and by the middleware.
+    """
+    if entry_point == "middleware":
+        settings.IDEMPOTENCY = {"GUARANTEE": "lease"}
+    send = connect(f"/{entry_point}/", user)
+    assert send({"how": "201"}, key=None).status_code == 201
+    send.client.raise_request_exception = True
+    with pytest.raises(LeaseInTransaction, match="non_atomic_requests"):
+        send({"how": "201"})
+    assert (effects(), IdempotencyRecord.objects.count()) == (1, 0)
+
+
+def test_the_claim_joins(entry_point: Sender) -> None:
+    """Others see it after the COMMIT of the request, with what the view has written."""
     seen: list[bool] = []
 
     def look(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
@@ -118,7 +166,8 @@ def test_each_entry_point_claims_first(entry_point: Sender) -> None:
 
     with connection.execute_wrapper(look):
         assert entry_point().status_code == 201
-    assert seen == [not entry_point.headers]
+    assert seen == [False]
+    assert elsewhere(IdempotencyRecord.objects.filter(key=KEY).exists)
 
 
 def test_a_transaction_is_open_without_a_key(entry_point: Sender) -> None:

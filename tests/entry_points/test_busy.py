@@ -188,7 +188,7 @@ def test_a_lost_race_at_settle_is_answered_and_rolled_back(
     half done.
     """
     entered.set()
-    monkeypatch.setattr(ORMStore, "settle", lambda self, ticket, settlement: False)
+    monkeypatch.setattr(ORMStore, "commit", lambda self, guard, ticket, settlement: False)
     answer = connect("/reject/", user)()
     assert (answer.status_code, answer["Retry-After"]) == (409, "1")
     assert effects() == 0

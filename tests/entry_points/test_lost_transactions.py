@@ -12,10 +12,12 @@ from uuid import uuid4
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
+from django.db.models import F
 
 from django_idempotency.core.records import Settlement, Status, Ticket
 from django_idempotency.errors import LostRace, OwnershipLost, StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.stores.base import Guard
 from django_idempotency.stores.orm import ORMStore
 
 from .conftest import Connect, effects
@@ -118,31 +120,39 @@ def test_every_entry_point(send: Any, entry_point: str, goes_on: bool) -> None:
 
 @pytest.mark.any_database
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("error", "code", "left"),
     [
-        (StoreUnavailable, "store-unavailable"),
-        (LostRace, "try-again"),
-        (OwnershipLost, "in-progress"),
+        (StoreUnavailable, "store-unavailable", "failed"),
+        (LostRace, "try-again", "failed"),
+        (OwnershipLost, "in-progress", "lost"),
     ],
 )
 @pytest.mark.parametrize("entry_point", VIEWS)
-def test_a_view_whose_settle_failed(
-    send: Any, entry_point: str, error: type[Exception], code: str, monkeypatch: pytest.MonkeyPatch
+def test_a_view_whose_settle_failed(  # noqa: PLR0917 - the columns of the table
+    send: Any,
+    entry_point: str,
+    error: type[Exception],
+    code: str,
+    left: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has run, and perhaps sent a mail: what its writes are rolled back for says so, and never
     that nothing ran.
     """
-    key, settles, settle = str(uuid4()), count(), ORMStore.settle
+    key = str(uuid4())
+    commits = count()
+    commit = ORMStore.commit
 
-    def failing(store: ORMStore, ticket: Ticket, settlement: Settlement) -> bool:
-        if next(settles) == 0:
+    def failing(store: ORMStore, guard: Guard, ticket: Ticket, settlement: Settlement) -> bool:
+        if next(commits) == 0:
             raise error
-        return settle(store, ticket, settlement)
+        return commit(store, guard, ticket, settlement)
 
-    monkeypatch.setattr(ORMStore, "settle", failing)
+    monkeypatch.setattr(ORMStore, "commit", failing)
     refused = send([], entry_point=entry_point, key=key)
     assert (refused.status_code, refused.json()["code"]) == (error.status, code)  # type: ignore[attr-defined]
-    assert (refused["Idempotency-Status"], refused["Retry-After"], effects()) == ("failed", "1", 0)
+    assert (refused["Idempotency-Status"], refused["Retry-After"], effects()) == (left, "1", 0)
+    IdempotencyRecord.objects.update(lease_until=F("created_at"))
     assert_runs_again(send([], entry_point=entry_point, key=key))
 
 

@@ -157,13 +157,14 @@ def test_a_function_inside_a_guarded_view(send: Sender) -> None:
 
 @committed
 @pytest.mark.parametrize(
-    ("url", "refused"), [("/rest/", True), ("/plain/", False), ("/leased-rest/", False)]
+    ("url", "refused"),
+    [("/rest/", True), ("/plain/", True), ("/leased/", False), ("/leased-rest/", False)],
 )
 def test_atomic_requests(
     send: Sender, url: str, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A claim that joins the request's transaction says nothing; one of a lease is committed before
-    it.
+    its view.
     """
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     send.client.raise_request_exception = True
@@ -173,7 +174,7 @@ def test_atomic_requests(
         return
     with pytest.raises(
         ConfigurationError,
-        match=r'POST /rest/ is not known.*Type guarantee="lease".*non_atomic_requests',
+        match=rf'POST {url} is not known.*Type guarantee="lease".*non_atomic_requests',
     ):
         send(url=url)
 

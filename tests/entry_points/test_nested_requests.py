@@ -46,9 +46,7 @@ urlpatterns = [path("single/", single), path("batch/", batch)]
 def test_a_part_that_fails_is_rolled_back(
     user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A failed part rolls back, even if its view, guarded earlier in this process, can leave
-    ATOMIC_REQUESTS.
-    """
+    """A failed part rolls back, with a key and without, and takes nothing of the others along."""
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     send, parts = connect("/batch/", user), [{}, {"fails": True}]
     assert send(parts, key=None).json() == [201, 500]

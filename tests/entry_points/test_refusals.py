@@ -101,10 +101,11 @@ def test_a_raised_404(send: Any) -> None:
 
 
 def test_a_raised_refusal_in_atomic_requests(send: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """REST framework rolls back what was written, so nothing was done."""
+    """REST framework rolls back what was written, so nothing was done, and no trace is left."""
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
-    assert send("raising", how="writes", status=422).status_code == 422
-    assert (is_remembered(), effects()) == (False, 0)
+    refused = send("raising", how="writes", status=422)
+    assert (refused.status_code, refused["Idempotency-Status"]) == (422, "released")
+    assert (IdempotencyRecord.objects.count(), effects()) == (0, 0)
 
 
 # ---------------------------------------------------------------------------- keys from the payload

@@ -447,7 +447,7 @@ def test_a_shape_is_guarded_or_refused(
 def test_a_callable_without_attributes_under_atomic_requests(
     settings: Settings, admin_user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It need not leave that transaction: the middleware calls it."""
+    """The middleware runs it in that transaction, as Django would."""
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     first, retry = send(Slotted, settings, admin_user)
     assert [(first.status_code, first[HEADER]), (retry.status_code, effects())] == [

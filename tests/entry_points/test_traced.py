@@ -157,8 +157,8 @@ def test_atomic_requests(
     name: str,
     keys: tuple[str | None, str | None],
 ) -> None:
-    """Django has left the transaction to a view with the mixin, so the view opens it, whatever
-    proxy Django has called.
+    """A view with the mixin is in the transaction that Django has begun, whatever proxy Django has
+    called.
     """
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     send = connect(f"/mixin/{name}/", user)

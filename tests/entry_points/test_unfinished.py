@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.handlers.base import BaseHandler
 from django.db import IntegrityError, connection, connections
 from django.db.utils import ConnectionHandler
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -54,7 +56,13 @@ def atomic(request: HttpRequest) -> HttpResponse:
     return Broken("x")
 
 
-@idempotent(guarantee="lease")
+@idempotent()
+def paid(request: HttpRequest) -> HttpResponse:
+    write()
+    return JsonResponse({"id": 1}, status=201)
+
+
+@idempotent()
 def refused(request: HttpRequest) -> HttpResponse:
     write_in_vain()
     return JsonResponse({"id": 1}, status=201)
@@ -77,7 +85,13 @@ class Forgetful(Leased):
         write()  # and no `return`: DRF's finalize_response asserts that there is a response
 
 
-class Refused(Leased):
+class Paid(Atomic):
+    def post(self, request: Any) -> Response:
+        write()
+        return Response({"id": 1}, status=201)
+
+
+class Refused(Atomic):
     def post(self, request: Any) -> Response:
         write_in_vain()
         return Response({"id": 1}, status=201)
@@ -93,7 +107,7 @@ def send(view: Any, user: User) -> Any:
     request._dont_enforce_csrf_checks = True
     request.resolver_match = SimpleNamespace(func=view)  # as Django does
     try:
-        return view(request)
+        return BaseHandler().make_view_atomic(view)(request)
     except (LookupError, TypeError, AssertionError, IntegrityError) as error:
         return error
 
@@ -158,12 +172,33 @@ def test_an_atomic_response_that_cannot_be_rendered(user: User, other: Any, view
 
 @pytest.mark.skipif(connection.vendor == "mysql", reason="MySQL and MariaDB defer no constraint")
 @pytest.mark.parametrize("view", [refused, Refused.as_view()], ids=["decorator", "mixin"])
-def test_one_of_two_commits_fails(
-    user: User, atomic_requests: None, other: Any, deferred: None, view: Any
+def test_the_commit_of_the_records_database_fails(  # noqa: PLR0917 - fixtures
+    user: User,
+    atomic_requests: None,
+    other: Any,
+    deferred: None,
+    view: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A response whose writes were refused is not remembered, although another database has
-    committed.
+    """A response whose writes were refused is not remembered, and the other database, whose COMMIT
+    comes after it, rolls back.
     """
+    monkeypatch.setattr(other, "commit", Mock(side_effect=AssertionError))
     for _ in range(2):
         assert isinstance(send(view, user), IntegrityError)
-        assert Effect.objects.count() == 0
+        assert (Effect.objects.count(), IdempotencyRecord.objects.count()) == (0, 0)
+
+
+@pytest.mark.parametrize("view", [paid, Paid.as_view()], ids=["decorator", "mixin"])
+def test_the_commit_of_another_database_fails(
+    user: User, atomic_requests: None, other: Any, view: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`atomic` covers the record's database and no other. Its COMMIT comes first, so the response
+    is remembered with what was written there.
+    """
+    with monkeypatch.context() as patch:
+        patch.setattr(other, "commit", Mock(side_effect=IntegrityError))
+        assert isinstance(send(view, user), IntegrityError)
+    assert Effect.objects.count() == 1
+    assert send(view, user)["Idempotent-Replayed"] == "true"
+    assert Effect.objects.count() == 1

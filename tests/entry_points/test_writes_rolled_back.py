@@ -5,24 +5,21 @@ remembered.
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection, connections
-from django.db.transaction import TransactionManagementError
 
 from django_idempotency import idempotent_function
 from django_idempotency.core.records import Status
 from django_idempotency.errors import WritesRolledBack
-from django_idempotency.http.atomic_requests import atomic_requests as atomic_requests_of
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
 from tests.stores.test_endings import swallow_a_deadlock
 
 from .conftest import Connect, effects
-from .swallowing_views import ATOMIC, BROKEN, HARMLESS, LEASED, OTHERS, or_rollback, write
+from .swallowing_views import ASKED, ATOMIC, BROKEN, EVERYWHERE, HARMLESS, LEASED, OTHERS, write
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -46,19 +43,19 @@ def send(user: User, connect: Connect, caplog: pytest.LogCaptureFixture) -> Any:
     return send
 
 
+@pytest.fixture(autouse=True)
+def asked() -> None:
+    ASKED.clear()
+
+
 @pytest.fixture(params=[False, True], ids=["autocommit", "ATOMIC_REQUESTS"])
 def atomic_requests(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    if request.param and request.node.callspec.params.get("entry_point") == "below":
-        pytest.skip("A check refuses it: it would join a transaction that it cannot end")
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", request.param)
     return bool(request.param)
 
 
 def assert_withheld(response: Any, error: str | None) -> None:
-    """The problem and the log name the caught error.
-
-    Nothing is committed, and the key is bound to the request.
-    """
+    """The problem and the log name the caught error, and nothing is committed."""
     said = response.json()
     assert (response.status_code, said["code"]) == (500, "writes-rolled-back"), response.content
     assert (error or "an error") in said["detail"]
@@ -70,17 +67,26 @@ def assert_withheld(response: Any, error: str | None) -> None:
     if error is not None:
         assert logged.exc_info[0].__name__ == error
     assert effects() == 0
+
+
+def assert_bound() -> None:
+    """The key is free for the same request only."""
     record = IdempotencyRecord.objects.get()
     assert (record.status, record.response_body, bool(record.digest)) == (Status.FREE, None, True)
 
 
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("entry_point", ATOMIC)
-@pytest.mark.usefixtures("atomic_requests")
-def test_a_caught_error(send: Any, entry_point: str, how: str) -> None:
-    """The retry runs again, and its success is remembered."""
+def test_a_caught_error(send: Any, entry_point: str, how: str, atomic_requests: bool) -> None:
+    """The retry runs again, and its success is remembered. Under ATOMIC_REQUESTS no trace is
+    left.
+    """
     assert_withheld(send(entry_point, how), WAYS[how][1])
-    assert send(entry_point, how, another="body").status_code == 422
+    if atomic_requests:
+        assert IdempotencyRecord.objects.count() == 0
+    else:
+        assert_bound()
+        assert send(entry_point, how, another="body").status_code == 422
     retry = send(entry_point, how)
     assert (retry.status_code, effects()) == (201, 1)
     assert send(entry_point, how)["Idempotent-Replayed"] == "true"
@@ -91,18 +97,19 @@ def test_a_caught_error(send: Any, entry_point: str, how: str) -> None:
 def test_a_success_that_is_dropped(send: Any, entry_point: str) -> None:
     """It is withheld, too: the client would believe it."""
     assert_withheld(send(entry_point, "the ORM", drop=True), "IntegrityError")
+    assert_bound()
 
 
 @pytest.mark.parametrize("entry_point", ATOMIC)
-@pytest.mark.usefixtures("atomic_requests")
-def test_a_dry_run(send: Any, entry_point: str) -> None:
+def test_a_dry_run(send: Any, entry_point: str, atomic_requests: bool) -> None:
     """The project's own mark is its word: its response is sent, nothing is remembered, and any
     request may follow.
     """
-    first = send(entry_point, "dry run", always=True)
+    first = send(entry_point, "dry run")
     assert (first.status_code, first["Idempotency-Status"], first.errors) == (201, "released", [])
-    record = IdempotencyRecord.objects.get()
-    assert (record.status, bool(record.digest), effects()) == (Status.FREE, False, 0)
+    found = [(each.status, bool(each.digest)) for each in IdempotencyRecord.objects.all()]
+    assert found == ([] if atomic_requests else [(Status.FREE, False)])
+    assert effects() == 0
     assert send(entry_point, "dry run", another="body").status_code == 201
     assert effects() == 1
 
@@ -133,30 +140,16 @@ def test_an_error_that_undoes_only_its_statement(send: Any, how: str) -> None:
     assert effects() == 1
 
 
-@pytest.mark.parametrize("how", [*WAYS, "undone block", "guarded call"])
+@pytest.mark.parametrize("how", EVERYWHERE)
 @pytest.mark.parametrize("entry_point", LEASED)
-def test_a_lease_in_atomic_requests(
-    send: Any, entry_point: str, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its record is settled after the request's transaction, whose rollback it must not outlive."""
-    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
-    response = send(entry_point, how)
-    assert (response.status_code, response.json()["code"]) == (500, "writes-rolled-back"), (
-        response.content
-    )
-    record = IdempotencyRecord.objects.exclude(path="").get(path=f"/{entry_point}/")
-    assert (effects(), record.status, len(response.errors)) == (0, Status.FREE, 1)
-    error = "IntegrityError" if how in {"undone block", "guarded call"} else WAYS[how][1]
-    assert (error or "an error") in response.json()["detail"]
-    assert (send(entry_point, how).status_code, effects()) == (201, 1)
-
-
-@pytest.mark.parametrize("entry_point", LEASED)
-def test_a_dry_run_of_a_lease(send: Any, entry_point: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is sent and forgotten, as under the other guarantee."""
-    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
-    response = send(entry_point, "dry run")
-    assert (response.status_code, response["Idempotency-Status"], effects()) == (201, "released", 0)
+@pytest.mark.usefixtures("atomic_requests")
+def test_a_lease(send: Any, entry_point: str, how: str) -> None:
+    """No transaction is open around it, also under ATOMIC_REQUESTS: what it has written stays, and
+    is remembered.
+    """
+    assert send(entry_point, how)["Idempotency-Status"] == "created"
+    assert send(entry_point, how)["Idempotent-Replayed"] == "true"
+    assert effects() == 1
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -201,37 +194,18 @@ def test_a_function(how: str) -> None:
 @pytest.mark.skipif(
     "connection.vendor != 'mysql'", reason="InnoDB rolls back all for a deadlock, and marks nothing"
 )
-@pytest.mark.parametrize("entry_point", ["decorated", "leased"])
-def test_a_deadlock(send: Any, entry_point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("atomic_requests")
+def test_a_deadlock(send: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has begun the transaction, a caught deadlock has undone it."""
-    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     rows = [Effect.objects.create(label=label, attempt=0) for label in ("mine", "theirs")]
 
     def deadlock(_: Effect) -> None:
         swallow_a_deadlock(*rows)
 
     monkeypatch.setitem(OTHERS, "a deadlock", deadlock)
-    response = send(entry_point, "a deadlock")
+    response = send("decorated", "a deadlock")
     assert (response.status_code, response.json()["code"]) == (500, "writes-rolled-back"), (
         response.content
     )
     assert "OperationalError" in response.json()["detail"]
     assert effects() == len(rows)
-
-
-@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="OR ROLLBACK is SQLite's")
-@pytest.mark.parametrize("guarded", [False, True])
-def test_what_follows_in_a_transaction_that_is_gone(
-    guarded: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a key a view goes on as it does under Django alone; under a guard it would write what
-    a retry repeats.
-    """
-    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
-    with atomic_requests_of(frozenset()) as opened:
-        if guarded:
-            opened.guard()
-        or_rollback(write())
-        with pytest.raises(TransactionManagementError) if guarded else nullcontext():
-            write()
-    assert effects() == int(not guarded)

@@ -18,7 +18,7 @@ from django_idempotency.engine.operation import Operation
 from django_idempotency.stores.base import BaseStore, Guard
 from django_idempotency.stores.dynamodb import DynamoDBStore
 from django_idempotency.stores.orm import ORMStore
-from django_idempotency.stores.orm.guard import ACTIVE_GUARDS
+from django_idempotency.stores.orm.guard import TransactionGuard
 from django_idempotency.stores.redis import RedisStore
 
 from .plans import news, reach
@@ -61,14 +61,26 @@ class FaultStore(Faulty, ORMStore):
             return
         connection = self._connection
         with ExitStack() as ends:
-            ends.enter_context(commit_watched(connection, ticket.key))
+            if connection.in_atomic_block:  # whose COMMIT follows the guard's end
+                watch_commit(connection, connection, ticket.key)
+            else:
+                ends.enter_context(commit_watched(connection, ticket.key))
             guard = ends.enter_context(super().guard(ticket, takeover=takeover, claimed=claimed))
-            for active in ACTIVE_GUARDS.get():
-                if active.name == (self.using, ticket.id) and active.transaction is not None:
-                    watch_commit(active.transaction, connection, ticket.key)
+            if isinstance(guard, TransactionGuard) and guard._own is not None:
+                watch_commit(guard._own, connection, ticket.key)
             reach("guarded", ticket.key, session=session(connection))
             ends.enter_context(connection.execute_wrapper(partial(around_writes, ticket.key)))
             yield guard
+
+    def commit(self, guard: Guard, ticket: Ticket, settlement: Settlement) -> bool:
+        def end(*error: Any) -> None:
+            reach("settled", ticket.key, session=self.session())
+            ended(*error)
+
+        reach("settling", ticket.key)
+        ended = guard.__exit__
+        guard.__exit__ = end  # type: ignore[method-assign]
+        return super().commit(guard, ticket, settlement)
 
     def session(self) -> int:
         return session(self._connection)
@@ -95,9 +107,12 @@ def commit_watched(connection: BaseDatabaseWrapper, key: str) -> Iterator[None]:
 
 
 def watch_commit(owner: Any, connection: BaseDatabaseWrapper, key: str) -> Callable[..., None]:
-    """Reach the points around COMMIT, which is Django's own or that of the guard's transaction."""
+    """Reach the points around the next COMMIT, which is Django's own or that of the guard's
+    transaction.
+    """
 
     def commit(*args: Any) -> None:
+        owner._commit = really
         reach("committing", key, session=session(connection))
         really(*args)
         reach("committed", key, session=session(connection))

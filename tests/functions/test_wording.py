@@ -78,12 +78,12 @@ def test_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(ORMStore, "claim", away)
         before = said(StoreUnavailable, id=19, amount=5)
-    settle, calls = ORMStore.settle, [away]
+    commit, calls = ORMStore.commit, [away]
 
     def fails_once(*given: Any) -> bool:
-        return (calls.pop() if calls else settle)(*given)
+        return (calls.pop() if calls else commit)(*given)
 
-    monkeypatch.setattr(ORMStore, "settle", fails_once)
+    monkeypatch.setattr(ORMStore, "commit", fails_once)
     assert said(StoreUnavailable, id=19, amount=5) == before
     assert before.startswith("The store of ")
     assert "charge cannot be reached" in before

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.core.handlers.wsgi import LimitedStream
-from django.db import transaction
+from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.http.multipartparser import MultiPartParserError
 from django.test import RequestFactory
@@ -25,18 +25,15 @@ def posted(body: bytes = b"amount=1", content_type: str = FORM) -> HttpRequest:
     return RequestFactory().post("/", body, content_type=content_type)
 
 
-def test_what_non_atomic_requests_sets_on_a_view() -> None:
+def test_what_non_atomic_requests_sets_on_a_view(monkeypatch: pytest.MonkeyPatch) -> None:
     """Django's handler asks `alias in view._non_atomic_requests`."""
 
     def view(request: HttpRequest) -> HttpResponse:
         return HttpResponse()
 
-    assert atomic_requests.excluded_aliases(view) == ()
-    assert atomic_requests.excluded_aliases(
-        transaction.non_atomic_requests(using="other")(view)
-    ) == {"other"}
-    atomic_requests.exclude_aliases(view, {"default"})
-    assert atomic_requests.excluded_aliases(view) == {"default"}
+    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
+    assert atomic_requests.aliases_of(view) == ["default"]
+    assert atomic_requests.aliases_of(transaction.non_atomic_requests(view)) == []
 
 
 def test_whether_a_body_was_read() -> None:

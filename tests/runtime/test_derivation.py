@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings as configured
+from django.db import transaction
 from django.db.models import F
 
 from django_idempotency.core.conclusions import Ending, WorkResult
@@ -27,6 +28,12 @@ from ..stores.helpers import OUTCOME, committed
 from ..support.fakes import Listener, operation_of
 
 pytestmark = committed
+
+#: What was derived on 28 November 2026: of a first request, of another one after it was refused,
+#: and of that again after its retention.
+FIRST = "31f8dbc5d66b6bf7ebbc7dc56f705a0975cf5332833e4cffd309a7b028437fd6"
+CORRECTED = "9ebb912608daa9eb6c88116ce017e323512ed88a716723a201147c5d785bc14d"
+NEXT_LIFE = "98a0e1127fbdb109079bfe10d3f1700a6a6b0ef44f32e0e709111719b664f19c"
 
 #: How an attempt may end so that another follows; `None`: its process dies.
 FOLLOWED = (WorkResult.FAILED, WorkResult.DROPPED, None)
@@ -157,6 +164,30 @@ def test_a_lost_record(guarantee: Guarantee) -> None:
     _, before = run(guarantee, None)
     IdempotencyRecord.objects.all().delete()
     assert run(guarantee, WorkResult.KEPT, now=NOW + timedelta(seconds=1))[1] == before
+
+
+def test_an_attempt_that_left_no_trace() -> None:
+    """Rolled back with the transaction of its caller, such as that of ATOMIC_REQUESTS, it was none:
+    the retry is attempt 1 again, and derives the same key.
+    """
+    runs = []
+    for ended in (WorkResult.FAILED, None, WorkResult.KEPT):
+        with transaction.atomic():
+            runs.append(run(Guarantee.ATOMIC, ended))
+            transaction.set_rollback(ended is not WorkResult.KEPT)
+    assert [verdict.attempt for verdict, _ in runs] == [1, 1, 1]
+    assert len({derived for _, derived in runs}) == 1
+
+
+def test_the_bytes(guarantee: Guarantee, settings: Any) -> None:
+    """Keys that providers have seen are derived for as long as their records live, by each later
+    release.
+    """
+    settings.SECRET_KEY = "a secret that never changes"
+    assert run(guarantee, WorkResult.DROPPED)[1] == FIRST
+    assert run(guarantee, WorkResult.KEPT, b"two")[1] == CORRECTED
+    pass_by(days=2)
+    assert run(guarantee, WorkResult.KEPT, b"two")[1] == NEXT_LIFE
 
 
 def test_a_rotated_secret(guarantee: Guarantee, settings: Any) -> None:

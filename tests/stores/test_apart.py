@@ -161,7 +161,9 @@ def test_tasks_that_share_a_connection(tenants: None) -> None:
         operation = LeaseOperation(ORMStore(), LEASED, listener)
         assert isinstance(await threads.aopen(operation), Execute)
         await sync_to_async(look_at)("tenant_b")
-        await threads.asettle(operation, Ending(WorkResult.KEPT, OUTCOME, succeeded=True))
+        await threads.in_thread_of(
+            operation.store, operation.settle, Ending(WorkResult.KEPT, OUTCOME, succeeded=True)
+        )
 
     async_to_sync(call)()
     assert listener.events == ["claimed", "completed"]

@@ -31,6 +31,7 @@ from django_idempotency.errors import (
     WritesRolledBack,
 )
 from django_idempotency.instrumentation.observer import Observer
+from django_idempotency.stores.base import Guard
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.orm.dialects.postgresql import PostgreSQLTransaction
 from django_idempotency.stores.orm.dialects.sqlite import SQLiteTransaction
@@ -203,16 +204,24 @@ DIE_AT_COMMIT = """
 
 
 class KilledBeforeCommit(ORMStore):
-    """Loses its connection after the first settle, on MariaDB."""
+    """Loses its connection right before its first COMMIT, on MariaDB."""
 
     killed = False
 
-    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        settled = super().settle(ticket, settlement)
-        if not self.killed:
-            self.killed = True
-            kill(connection_id())
-        return settled
+    def commit(self, guard: Guard, ticket: Ticket, settlement: Settlement) -> bool:
+        commit = connection._commit  # type: ignore[attr-defined]
+
+        def killing() -> None:
+            if not self.killed:
+                self.killed = True
+                kill(connection_id())
+            commit()
+
+        connection._commit = killing  # type: ignore[attr-defined]
+        try:
+            return super().commit(guard, ticket, settlement)
+        finally:
+            connection._commit = commit  # type: ignore[attr-defined]
 
 
 @not_sqlite

@@ -32,6 +32,7 @@ from django_idempotency.errors import (
 from django_idempotency.instrumentation.observer import Observer
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.signals import claimed
+from django_idempotency.stores.base import Guard
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.orm.guard import ACTIVE_GUARDS
 from django_idempotency.testing.tickets import make_ticket
@@ -232,7 +233,7 @@ def test_a_receiver_that_raises() -> None:
 class CutShort(ORMStore):
     """Is interrupted inside a verb."""
 
-    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+    def commit(self, guard: Guard, ticket: Ticket, settlement: Settlement) -> bool:
         raise Cut
 
 

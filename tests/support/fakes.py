@@ -4,15 +4,16 @@ included.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
+from types import TracebackType
 from typing import Any
 from uuid import UUID
 
 from django_idempotency.core.records import Guarantee, Record, Settlement, Status, Ticket
 from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.engine.operation import AtomicOperation, EventSink, Operation
+from django_idempotency.errors import TransactionLost
 from django_idempotency.stores.base import BaseStore, Guard, Purged
 from django_idempotency.testing.tickets import NOW
 
@@ -53,15 +54,46 @@ def operation_of(store: BaseStore, ticket: Ticket, sink: EventSink) -> Any:
 
 
 class FakeGuard(Guard):
-    """A transaction that only writes words to a trace."""
+    """A transaction that only writes words to the trace of its store."""
 
-    def __init__(self, *, needs_rollback: bool = False) -> None:
+    def __init__(self, store: FakeStore) -> None:
         self.committed = False
-        self.marked = needs_rollback
+        self.marked = False
         self.gone = False
+        #: Has an error broken the transaction of a caller, too?
+        self.breaks = False
+        self._store = store
+        self._is_over = False
+
+    def __enter__(self) -> Guard:
+        self.record = answer(self._store.locks)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        if error is not None:
+            return
+        store = self._store
+        fails = store.fails
+        if self.marked or fails is not None:
+            store.trace.append("rollback")
+        else:
+            store.trace.append("commit")
+            self.committed = True
+            fails = store.on_commit
+        if fails is not None and not self.marked:
+            store.fails = None
+            raise fails
 
     def needs_rollback(self) -> bool:
-        return self.marked
+        return self.marked and (self.breaks or not self._is_over)
 
     def lost(self) -> bool:
         return self.gone
@@ -74,8 +106,7 @@ class FakeStore(BaseStore):
     """Each verb returns its next result; a result that is an exception is raised.
 
     `locks` are the records that guards find (`None`: another owner holds it); without any, guards
-    join nothing. `commit` is what COMMIT raises, `on_commit` what comes right after it, and `dooms`
-    whether the work marked its transaction for rollback.
+    join nothing. `fails` is what COMMIT raises, and `on_commit` what comes right after it.
     """
 
     supports_atomic = True
@@ -86,15 +117,15 @@ class FakeStore(BaseStore):
         claims: list[Any],
         locks: list[Any] | None = None,
         settles: list[Any] | None = None,
-        commit: Exception | None = None,
+        fails: Exception | None = None,
         on_commit: Exception | None = None,
     ) -> None:
-        self.claims, self.locks, self.settles = (
-            claims,
-            locks,
-            settles if settles is not None else [],
-        )
-        self.commit, self.on_commit, self.dooms = commit, on_commit, False
+        self.claims = claims
+        self.locks: list[Any] = locks or []
+        self.joins = locks is not None
+        self.settles = settles or []
+        self.fails = fails
+        self.on_commit = on_commit
         self.trace: list[str] = []
         self.settled: list[Settlement] = []
         self.takeovers: list[bool] = []
@@ -109,6 +140,13 @@ class FakeStore(BaseStore):
         self.settled.append(settlement)
         return bool(answer(self.settles)) if self.settles else True
 
+    def commit(self, guard: Guard, ticket: Ticket, settlement: Settlement) -> bool:
+        if super().commit(guard, ticket, settlement):
+            return True
+        if guard.lost():
+            raise TransactionLost
+        return False
+
     def renew(self, tickets):
         return {ticket.owner for ticket in tickets}
 
@@ -118,29 +156,14 @@ class FakeStore(BaseStore):
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         raise NotImplementedError
 
-    @contextmanager
     def guard(
         self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
-    ) -> Iterator[Guard]:
-        if self.locks is None:
-            yield Guard()
-            return
+    ) -> AbstractContextManager[Guard]:
+        if not self.joins:
+            return Guard()
         self.trace.append("guard")
         self.takeovers.append(takeover)
-        guard = FakeGuard()
-        guard.record = answer(self.locks)
-        yield guard
-        if guard.needs_rollback():
-            self.trace.append("rollback")
-            return
-        if (error := self.commit) is not None:
-            self.commit = None
-            self.trace.append("rollback")
-            raise error
-        self.trace.append("commit")
-        guard.committed = True
-        if self.on_commit is not None:
-            raise self.on_commit
+        return FakeGuard(self)
 
 
 def answer(answers: list[Any]) -> Any:

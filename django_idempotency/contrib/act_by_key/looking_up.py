@@ -58,10 +58,12 @@ def _key_and_scope(request: HttpRequest, user: Any, terms: Resolved, sent: str) 
     key = formatted(named_key(named, profile), terms)
     if profile.client_field is not None:
         key = of_client(key, client or None, profile)
-    if (scope := scope_of(request, user, terms, key)) is None:
+    scope = scope_of(request, user, terms, key)
+    if scope is None:
         raise ScopeRequired
     if profile.keys_per == "endpoint":
-        if (path := request.GET.get("path")) is None:
+        path = request.GET.get("path")
+        if path is None:
             raise KeyMalformed(
                 "Each endpoint has keys of its own: add the path, as in ?path=/charges"
             )

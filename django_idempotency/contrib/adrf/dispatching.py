@@ -1,9 +1,8 @@
 """Async REST framework views, as in adrf: the mixin and the decorator below `@api_view`, under a
 lease.
 
-The async variant of `guarding` and `functions`. The guard opens when the handler is called, after
-authentication, permissions and throttles, and closes around the rendered response. No transaction
-is involved.
+The guard opens when the handler is called, after authentication, permissions and throttles, and
+closes around the rendered response. No transaction is involved.
 """
 
 from __future__ import annotations
@@ -13,37 +12,79 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from ...core.policy import SAFE_METHODS, Policy
 from ...core.statuses import HeaderStatus
 from ...errors import Problem
-from ...http.admission import aadmit
-from ...http.atomic_requests import non_atomic_aliases_of
+from ...http.admission import Keyed, call_of
 from ...http.bodies import keep
 from ...http.call import Call
-from ...http.exchange import note, stamp, without_key
+from ...http.exchange import call_on, note, stamp, without_key
 from ...http.markers import mark_of
-from ...http.problems import aproblem_response, note_problem
-from ...http.responses import render
-from ...http.run import aconclude, aended, require_lease
+from ...http.plan import ANY_POLICY
+from ...http.run import arun, require_lease
 from ...http.unguarded import EXEMPT, areport_unguarded, leave_unguarded
-from ...rest_framework import problems
-from ...rest_framework.guarding import ViewTerms, finished, handled, headed, judge
-from ...rest_framework.inside import DispatchFinished
-from ...rest_framework.problems import IdempotencyException
+from ...rest_framework.guarding import ViewTerms, finished, response_to
 from ...stores.lending import in_database_thread
+from ..operations import OperationCall
 
 Run = Callable[[], Awaitable[HttpResponseBase]]
+
+
+class ViewCall(OperationCall):
+    """One request to a view of adrf."""
+
+    by = "rest_framework"
+
+    def __init__(self, view: Any, request: HttpRequest, terms: ViewTerms) -> None:
+        super().__init__(request, terms.fixed or ANY_POLICY)
+        self._view = view
+        self._terms = terms
+        self._source: Any = None
+
+    async def handle(
+        self, handler: Callable[..., Any], request: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Open the guard and call the handler."""
+        self._source = request
+        if self._terms.fixed is None:
+            # The project's own method may query a database, which an event loop refuses.
+            self.policy = await in_database_thread(self._terms.policy_of, self._view)
+        if not iscoroutinefunction(handler):
+            handler = sync_to_async(handler)
+        response = await self.aenter(functools.partial(handler, request, *args, **kwargs))
+        # In place of an answer, which is sent as it is.
+        return response if self.answer is None else HttpResponse()
+
+    def require_lease(self, call: Call) -> None:
+        _require_lease(self._view, call)
+
+    def _called(self, keyed: Keyed, user: Any) -> Call | None:
+        # Its user is known: initial() has evaluated it, in a thread.
+        return call_of(
+            self.request,
+            keyed,
+            user=self._source.user,
+            source=self._source,
+            strict=self._terms.strict,
+            finish=functools.partial(finished, self._view),
+            respond=self.respond,
+        )
+
+    def respond(self, problem: Problem, request: HttpRequest) -> HttpResponseBase:
+        """Return the response to a problem: from the project's exception handler, or a problem
+        document.
+        """
+        return response_to(self._view, problem)
 
 
 async def adispatch(
     view: Any, request: HttpRequest, terms: ViewTerms, run: Run
 ) -> HttpResponseBase:
-    """Guard the handler of an unsafe method, if the request carries a key.
-
-    `run` is the view's own dispatch.
+    """Guard the handler of an unsafe method, if the request carries a key. `run` is the view's own
+    dispatch.
     """
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
@@ -59,87 +100,22 @@ async def adispatch(
         return stamp(request, await run())
     if terms.fixed is not None or terms.carries_key(request):
         await sync_to_async(keep)(request)
-    guard = _AsyncGuardedHandler(view, terms, handler)
+    call = ViewCall(view, request, terms)
 
     @functools.wraps(handler)
     async def guarded(*args: Any, **kwargs: Any) -> Any:
-        return await guard.enter(*args, **kwargs)
+        return await call.handle(handler, *args, **kwargs)
 
-    of_instance = name in vars(view)  # a ViewSet's
-    setattr(view, name, guarded)
+    own = vars(view)
+    before = own.get(name)  # a ViewSet's
+    own[name] = guarded
     try:
-        response = await aended(lambda: guard.call, run, functools.partial(_respond, view))
-    except DispatchFinished as finished:
-        return finished.args[0]
+        return await call.arun(run)
     finally:
-        delattr(view, name)  # the guard refers to the view
-        # The response is not rendered yet, and renderers read it from the view.
-        if of_instance and guard.call is None:
-            setattr(view, name, handler)
-    return response if guard.call is not None else await guard.leave(request, response)
-
-
-class _AsyncGuardedHandler:
-    """Replaces one handler, for one request."""
-
-    def __init__(self, view: Any, terms: ViewTerms, handler: Callable[..., Any]) -> None:
-        self._view = view
-        self._terms = terms
-        self._handler = handler
-        self.call: Call | None = None
-        #: What the project's own exception handler responds to.
-        self.problem: Problem | None = None
-        #: Has the view called it? Before that, it may refuse the request.
-        self.reached = False
-
-    async def enter(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        """Open the guard and call the handler."""
-        self.reached = True
-        try:
-            await self._open(request)
-        except Problem as problem:
-            if problems.has_own_handler(self._view):
-                note_problem(request._request, problem)
-                self.problem = problem
-                raise IdempotencyException(problem, request._request) from problem
-            raise DispatchFinished(await aproblem_response(problem, request._request)) from problem
-        try:
-            handler = (
-                self._handler
-                if iscoroutinefunction(self._handler)
-                else sync_to_async(self._handler)
-            )
-            return await handler(request, *args, **kwargs)
-        except Exception as error:
-            if (
-                self.call is not None
-                and (left := await self.call.course.aleft_by(error)) is not None
-            ):
-                return await _respond(self._view, left)
-            raise
-
-    async def leave(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        """Finish the response to a request without a call: it has no key, or was refused."""
-        if self.problem is not None:
-            headed(response, self.problem, request)
-        judge(request, response, self._terms, reached=self.reached)
-        await areport_unguarded(request)
-        await aconclude(request, response)
-        return stamp(request, response)
-
-    async def _open(self, request: Any) -> None:
-        terms = self._terms
-        # A project's own may query a database, which an event loop refuses.
-        policy = terms.fixed
-        if policy is None:
-            policy = await in_database_thread(terms.policy_of, self._view)
-        call = await _admit(request, policy, strict=terms.strict)
-        if call is None:
-            await areport_unguarded(request._request)
-        elif (replay := await call.aopen()) is not None:
-            raise DispatchFinished(replay)
+        if before is None:
+            own.pop(name, None)
         else:
-            self.call = call
+            own[name] = before
 
 
 async def arun_inside(
@@ -153,58 +129,27 @@ async def arun_inside(
     async def complete() -> HttpResponseBase:
         try:
             response = await function()
-        except Exception as error:  # noqa: BLE001 - DRF raises what it does not handle
-            if call is not None and (left := await call.course.aleft_by(error)) is not None:
-                return await _respond(view, left)
+        except Exception as error:
+            call = call_on(request._request)
+            if call is not None and await in_database_thread(call.course.left_by, error):
+                raise  # the call responds
             response = view.handle_exception(error)
-        done: HttpResponseBase = view.finalize_response(
-            request, response, *view.args, **view.kwargs
-        )
-        await sync_to_async(render)(done)
-        return done
+        return finished(view, response)
 
-    try:
-        call = await _admit(request, policy, strict=True)
-        replay = None if call is None else await call.aopen()
-    except Problem as problem:
-        return await _respond(view, problem)
-    if replay is not None:
-        return replay
-    if call is None:
-        await areport_unguarded(request._request)
-        response = await function()
-        await aconclude(request._request, response)
-        return response  # type: ignore[no-any-return]
-    return await aended(lambda: call, complete, functools.partial(_respond, view))
+    return await arun(
+        request._request,
+        policy,
+        complete,
+        by="rest_framework",
+        source=request,
+        user=request.user,
+        finish=functools.partial(finished, view),
+        respond=lambda problem, _: response_to(view, problem),
+        require=functools.partial(_require_lease, view),
+    )
 
 
-async def _admit(request: Any, policy: Policy, *, strict: bool) -> Call | None:
-    view = request.parser_context["view"]
-    http, finish = request._request, functools.partial(finished, view)
-    # Its user is known: initial() has evaluated it, in a thread.
-    facts = {
-        "source": request,
-        "user": request.user,
-        "non_atomic": non_atomic_aliases_of(http),
-        "finish": finish,
-    }
-    call = await aadmit(http, policy, by="rest_framework", strict=strict, **facts)
-    if call is not None:
-        name = f"{type(view).__module__}.{type(view).__qualname__}"
-        require_lease(
-            call,
-            name,
-            fix='Type idempotency = Policy(guarantee="lease") in the class. Nothing has run.',
-        )
-    return call
-
-
-async def _respond(view: Any, problem: Problem) -> HttpResponseBase:
-    """Return the response to a problem: from the project's exception handler, or a problem
-    document.
-    """
-    if not problems.has_own_handler(view):
-        return await aproblem_response(problem, view.request._request)
-    response = handled(view, problem)
-    await sync_to_async(render)(response)
-    return response
+def _require_lease(view: Any, call: Call) -> None:
+    name = f"{type(view).__module__}.{type(view).__qualname__}"
+    fix = 'Type idempotency = Policy(guarantee="lease") in the class. Nothing has run.'
+    require_lease(call, name, fix=fix)

@@ -118,7 +118,8 @@ def _serves_all(route: Route) -> bool:
 
 def example_of(route: Route) -> str:
     """Return a path like those that a route matches, with an `x` for each part that varies."""
-    found, depth = [], 0
+    found = []
+    depth = 0
     for piece in _PIECE.findall(route.path):
         if not depth and piece[0] not in ")^$*+?|{":
             varies = piece == "(" or (len(piece) > 1 and (piece[0] in "<[" or piece[1].isalnum()))

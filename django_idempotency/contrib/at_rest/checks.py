@@ -30,7 +30,8 @@ class E099(Finding):
 
 def check_keys(keys: Any) -> Iterator[CheckMessage]:
     """Check that the keys can seal."""
-    if (problem := key_problem(keys)) is not None:
+    problem = key_problem(keys)
+    if problem is not None:
         yield E098(problem=problem)
     elif keys and importlib.util.find_spec("cryptography") is None:
         yield E099()

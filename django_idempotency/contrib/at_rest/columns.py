@@ -12,7 +12,8 @@ from .encryption import opened, sealing
 from .sealed import CannotOpen, Resealing
 
 #: What begins a value that is not sealed, and one that is.
-_PLAIN, _SEALED = b"0", b"1"
+_PLAIN = b"0"
+_SEALED = b"1"
 
 
 def seal(value: bytes, *place: bytes) -> bytes:

@@ -21,7 +21,8 @@ def keyring() -> Keyring | None:
     keys = conf.get("ENCRYPTION_KEYS")
     if not keys:
         return None
-    if (problem := key_problem(keys)) is not None:
+    problem = key_problem(keys)
+    if problem is not None:
         del keys  # error reports print the variables of this frame
         raise ImproperlyConfigured(f'{conf.NAME}["ENCRYPTION_KEYS"]: {problem}.')
     return _keyring(tuple(key and UnprintedText(key) for key in keys))

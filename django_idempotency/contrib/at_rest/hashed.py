@@ -26,10 +26,8 @@ class HashedStore(WrappedStore):
     def inwards(self, ticket: Ticket) -> Ticket:
         """Return the ticket with hashes."""
         secret = self._secret()
-        scope, key = (
-            hashed_scope(secret, ticket.scope),
-            hashed_key(secret, ticket.scope, ticket.key),
-        )
+        scope = hashed_scope(secret, ticket.scope)
+        key = hashed_key(secret, ticket.scope, ticket.key)
         return ticket._replace(scope=scope, key=key)
 
     def outwards(self, record: Record, ticket: Ticket) -> Record:

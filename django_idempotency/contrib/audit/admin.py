@@ -164,7 +164,8 @@ class ReferenceAdmin(TrailAdmin):
     search_help_text = _("A reference with its kind (“payment:17”), or its value alone.")
 
     def named(self, term: str) -> Q:
-        found, named = Q(value_hash__in=hashes_of(term)), parsed(term)
+        found = Q(value_hash__in=hashes_of(term))
+        named = parsed(term)
         return (
             found if named is None else found | Q(kind=named[0], value_hash__in=hashes_of(named[1]))
         )

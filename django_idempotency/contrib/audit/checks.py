@@ -41,6 +41,7 @@ def check_audit(**_: Any) -> Iterator[CheckMessage]:
         yield W111()
     if not conf.get("AUDIT") or conf.get("GUARANTEE") != Guarantee.ATOMIC:
         return
-    trail, records = router.db_for_write(AuditEvent), stores[conf.get("STORE")].using
+    trail = router.db_for_write(AuditEvent)
+    records = stores[conf.get("STORE")].using
     if records is not None and records != trail:
         yield W112(store=conf.get("STORE"), records=records, trail=trail)

@@ -36,7 +36,8 @@ class AuditTrail(Housekeeping):
 
     def purging(self, alias: str, store: BaseStore) -> Iterable[Purging]:
         """Return the rows that have reached AUDIT_RETENTION now; without it no row ever does."""
-        if (kept := conf.get("AUDIT_RETENTION")) is not None:
+        kept = conf.get("AUDIT_RETENTION")
+        if kept is not None:
             edge = utcnow() - timedelta(seconds=seconds(kept))
             yield purging("audit row", *(partial(before, edge, model) for model in _MODELS))
 
@@ -76,7 +77,8 @@ def erase(scopes: frozenset[str], *, size: int = 1000, dry: bool = False) -> int
     """
     actors = {":".join(user) for scope in scopes if (user := user_of(scope)) is not None}
     found = 0
-    events, references = rows_of(AuditEvent), rows_of(Reference)
+    events = rows_of(AuditEvent)
+    references = rows_of(Reference)
     for rows in batches(events, size):
         # Compared here, and not in SQL: a collation may say that `a` equals `A`.
         theirs = [row.pk for row in rows if row.scope in scopes]
@@ -113,10 +115,8 @@ def _resealed(row: AuditEvent | Reference, *, dry: bool) -> Resealing:
     seal(row)
     if dry:
         return Resealing.DONE
-    rows, after = (
-        rows_of(type(row)).filter(pk=row.pk),
-        {name: getattr(row, name) for name in before},
-    )
+    rows = rows_of(type(row)).filter(pk=row.pk)
+    after = {name: getattr(row, name) for name in before}
     try:
         with transaction.atomic(using=database(type(row))):
             return Resealing.DONE if rows.filter(**before).update(**after) else Resealing.CHANGED

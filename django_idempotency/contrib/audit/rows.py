@@ -43,7 +43,8 @@ _ENDINGS = frozenset({"completed", "released", "deferred", "lost"})
 
 def event_of(event: str, operation: Operation, request: Any) -> AuditEvent:
     """Return the row of an event of an operation."""
-    ticket, where = operation.ticket, route_of(request)
+    ticket = operation.ticket
+    where = route_of(request)
     return _sealed(
         AuditEvent,
         ticket,
@@ -71,7 +72,9 @@ def intervention_of(event: str, record: Record, *, actor: str, reason: str) -> A
 def reference_of(operation: Operation, kind: str, value: Any) -> Reference:
     """Return the row of a reference. Raises `ValueError` for one that cannot be kept."""
     kind, text = named(kind, value)
-    ticket, record, run = operation.ticket, operation.record, operation.run
+    ticket = operation.ticket
+    record = operation.record
+    run = operation.run
     # Without a store (`on_store_failure="open"`) nothing is known of earlier attempts.
     life = (
         first_operation(ticket)
@@ -105,7 +108,8 @@ def _actor(operation: Operation, request: Any) -> str:
     cookie.
     """
     ticket = operation.ticket
-    if (user := user_of(ticket.scope)) is not None:
+    user = user_of(ticket.scope)
+    if user is not None:
         return ":".join(user)
     if ticket.method == CALL_METHOD:
         return ticket.path
@@ -127,7 +131,8 @@ def _outcome(event: str, operation: Operation) -> str:
 def _name_of(outcome: Outcome | None) -> str:
     if outcome is None:
         return ""
-    if (failure := failure_in(outcome)) is not None:
+    failure = failure_in(outcome)
+    if failure is not None:
         return failure.name[:64]
     kind = kind_of(outcome)
     return str(outcome.status) if kind is None else kind.name.lower()
@@ -197,7 +202,8 @@ def seal(row: AppendOnlyModel) -> None:
 
     A reference is found by a keyed hash then.
     """
-    ring, facts = sealing(), [getattr(row, name) for name in row.personal]
+    ring = sealing()
+    facts = [getattr(row, name) for name in row.personal]
     if isinstance(row, Reference):
         row.value_hash = value_hash(row.value, None if ring is None else conf.derive_secret())
     if ring is not None and any(facts):

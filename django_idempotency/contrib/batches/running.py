@@ -29,7 +29,8 @@ from ...engine.deadlines import remaining
 from ...errors import DeadlinePassed, InProgress, ResponseNotStored, StoreUnavailable
 from ...functions.decorator import Guarded
 from ...functions.executions import EXECUTION
-from ...functions.handle import Answer, Handle
+from ...functions.handle import Handle
+from ...functions.running import Answer
 from ..selecting.expressions import selector_of
 from .report import OUTCOMES, BatchItem, BatchReport, OnProgress, showing
 
@@ -91,7 +92,8 @@ class Batch:
 
     def item(self, record: Any) -> BatchItem:
         """Number the next record, and select its id and group."""
-        index, self._read = self._read, self._read + 1
+        index = self._read
+        self._read = self._read + 1
         group = None
         try:
             if self._group_id is not None:
@@ -144,7 +146,8 @@ class Batch:
         Raises an exception that suspends the execution around the batch: it does not concern the
         record.
         """
-        if (execution := EXECUTION.get()) is not None and execution.suspends(error):
+        execution = EXECUTION.get()
+        if execution is not None and execution.suspends(error):
             raise error
         self._unreachable = self._unreachable + 1 if isinstance(error, StoreUnavailable) else 0
         if self._unreachable >= UNREACHABLE:

@@ -18,7 +18,9 @@ class AlreadyCreated(Problem):
     again: look it up.
     """
 
-    status, code, title = 409, "already-created", "This was created already"
+    status = 409
+    code = "already-created"
+    title = "This was created already"
     operation_state = "completed"
     ends_work = True
     delivery = "done"
@@ -63,7 +65,8 @@ class OncePerKey(models.Model):
             with transaction.atomic(using=using):  # what follows a refused INSERT can still ask
                 super().save(*args, **kwargs)
         except IntegrityError:
-            if (row := _made(type(self), self.idempotency_key, using)) is None:
+            row = _made(type(self), self.idempotency_key, using)
+            if row is None:
                 raise
             raise self._refusal(handle, row) from None
         handle._rows.add((type(self), self.idempotency_key))  # noqa: SLF001 - ours
@@ -74,7 +77,8 @@ class OncePerKey(models.Model):
         """Return the row that an earlier attempt of this request, call or step has made; `None`:
         there is none, or no key.
         """
-        if (key := business_key()) is None:
+        key = business_key()
+        if key is None:
             return None
         return cls._default_manager.db_manager(using).filter(idempotency_key=key).first()
 

@@ -52,7 +52,8 @@ def business_key() -> UUID | None:
     The same for every attempt and takeover, and for the same key after its record has expired or
     was lost, since it is a hash of scope and key, and of the step's name.
     """
-    if (handle := running()) is None:
+    handle = running()
+    if handle is None:
         return None
     record = handle._operation.ticket.id  # noqa: SLF001 - ours
     step = CURRENT_STEP.get()

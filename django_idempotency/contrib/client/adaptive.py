@@ -22,12 +22,15 @@ from ...errors import DeadlinePassed
 #: The responses of a host that is asked too often, with or without Retry-After.
 THROTTLED = frozenset({429, 503})
 #: Of a rate that was too much: what is kept, and what is added each second.
-KEPT, REGAINED = 0.7, 0.05
+KEPT = 0.7
+REGAINED = 0.05
 #: The slowest rate (requests a second), and the least that is added to one each second.
-SLOWEST, LEAST = 0.5, 0.1
+SLOWEST = 0.5
+LEAST = 0.1
 #: Over how long the own rate is measured, and how long after a cut what was sent before it may be
 #: throttled (seconds).
-MEASURED, SETTLES = 2.0, 1.0
+MEASURED = 2.0
+SETTLES = 1.0
 #: How long nobody in the row sleeps without looking again (seconds): the rate changes.
 LOOKS = 1.0
 #: Hosts that are remembered, here and by the retry budgets. A process that calls more forgets the
@@ -42,7 +45,8 @@ class Pace:
 
     def __init__(self) -> None:
         #: Requests a second, and by how much that grows in a second.
-        self._rate, self._growth = math.inf, 0.0
+        self._rate = math.inf
+        self._growth = 0.0
         #: How many turns have come until `_at`, a fraction of the next included; and whose is the
         #: last in the row.
         self._turns = self._last = self._at = 0.0
@@ -62,7 +66,8 @@ class Pace:
             place = max(self._last + 1, self._turns) if self._growth else self._turns
             if self._until(place) >= most:
                 return None
-            self._last, self._sent = place, self._sent + 1
+            self._last = place
+            self._sent = self._sent + 1
             return place
 
     def look(self, place: float, now: float, most: float) -> float | None:
@@ -86,17 +91,16 @@ class Pace:
             self._advance(now)
             if now - self._cut_at >= SETTLES:
                 too_much = min(self._rate, self._sent / MEASURED)
-                self._rate, self._growth = (
-                    max(SLOWEST, too_much * KEPT),
-                    max(LEAST, too_much * REGAINED),
-                )
+                self._rate = max(SLOWEST, too_much * KEPT)
+                self._growth = max(LEAST, too_much * REGAINED)
                 self._cut_at = now
 
     def _until(self, place: float) -> float:
         return max(0.0, place - self._turns - bisect_left(self._gone, place)) / self._rate
 
     def _advance(self, now: float) -> None:
-        passed, self._at = max(0.0, now - self._at), max(now, self._at)
+        passed = max(0.0, now - self._at)
+        self._at = max(now, self._at)
         self._sent *= math.exp(-passed / MEASURED)
         if self._growth:
             self._turns += (self._rate + self._growth * passed / 2) * passed

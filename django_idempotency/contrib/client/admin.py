@@ -41,7 +41,8 @@ class DecisionForm(ActionForm):
 class ProviderFilter(admin.SimpleListFilter):
     """The configured providers: to ask the table for its own would read all of it."""
 
-    title, parameter_name = _("provider"), "provider"
+    title = _("provider")
+    parameter_name = "provider"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         return [(alias, alias) for alias in conf.get("PROVIDERS")]

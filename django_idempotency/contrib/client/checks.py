@@ -31,16 +31,14 @@ def check_client(**_: Any) -> Iterator[CheckMessage]:
         yield E120(problem=f"it is a {type_named(providers)}, not a dict")
         return
     for alias, options in providers.items():
-        if (
-            problem := problem_of(alias, options)
-            or _path("CLIENT", options)
-            or _path("LOOKUP", options)
-        ):
+        problem = problem_of(alias, options) or _path("CLIENT", options) or _path("LOOKUP", options)
+        if problem:
             yield E120(problem=f"{shown(alias)}: {problem}")
 
 
 def _path(option: str, options: Mapping[str, Any]) -> str | None:
-    if (path := options.get(option)) is None:
+    path = options.get(option)
+    if path is None:
         return None
     try:
         found = import_string(path)

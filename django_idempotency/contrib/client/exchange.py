@@ -68,7 +68,8 @@ class RetryBudget:
     def _fill(self, earned: float) -> None:
         now = self._clock()
         earned += (now - self._filled_at) * PER_SECOND
-        self._tokens, self._filled_at = min(self._capacity, self._tokens + earned), now
+        self._tokens = min(self._capacity, self._tokens + earned)
+        self._filled_at = now
 
 
 @lru_cache(maxsize=MOST_HOSTS)
@@ -183,13 +184,16 @@ class Exchange:
                 f"{terms.provider!r}, so the call "
                 "would be made twice. Nothing was sent."
             )
-        self._terms, self._errors, self._name = terms, errors, name
+        self._terms = terms
+        self._errors = errors
+        self._name = name
         self._ledger = Ledger(
             provider(terms.provider), name, request, margin=terms.deadline, look_up=look_up
         )
         self._budget = budget_of(request.host) if terms.budget is None else terms.budget
         self._turns = Turns(pace_of(request.host) if terms.adaptive else None)
-        self._began, left = time.monotonic(), remaining()
+        self._began = time.monotonic()
+        left = remaining()
         self._ends = self._began + shorter(left, terms.deadline)
         self._retries = 0
         #: Did every attempt before the last one do nothing, as far as anybody here has seen?
@@ -253,10 +257,12 @@ class Exchange:
             try:
                 answer = yield started
             except Exception as error:
-                if (pause := self._failed(error)) is None:
+                pause = self._failed(error)
+                if pause is None:
                     raise
             else:
-                if (pause := self._judged(answer)) is None:
+                pause = self._judged(answer)
+                if pause is None:
                     return self._answered(answer, started)
             yield pause
 
@@ -273,12 +279,15 @@ class Exchange:
         self._clean = started.clean or (
             alone and rules.stays_clean(self._verdict, clean=self._clean)
         )
-        self._open, self._verdict, self._answer = started, NOT_SENT, None
+        self._open = started
+        self._verdict = NOT_SENT
+        self._answer = None
         return started
 
     def _end(self) -> None:
         """End the row of the last attempt, unless that is done."""
-        started, self._open = self._open, None
+        started = self._open
+        self._open = None
         if started is not None:
             self._ledger.end(started, self._ending(), self._answer)
 
@@ -291,7 +300,8 @@ class Exchange:
 
     def _judged(self, answer: Answer) -> float | None:
         """See _failed(), for a response."""
-        self._verdict, self._answer = rules.judge(answer.status, answer.by_name), answer
+        self._verdict = rules.judge(answer.status, answer.by_name)
+        self._answer = answer
         self._turns.heard(answer.status, time.monotonic())
         if self._verdict.state is CallState.SUCCEEDED:
             self._budget.earn()
@@ -304,7 +314,8 @@ class Exchange:
             time.monotonic(), self._left()
         ):
             return None
-        base, longest = self._terms.base, self._terms.longest
+        base = self._terms.base
+        longest = self._terms.longest
         pause = rules.pause(
             self._retries, floor=floor, base=base, longest=longest, random=random.random
         )
@@ -335,7 +346,8 @@ class Exchange:
             self._name.step.answered.append(self._name.name)
         if by is None:
             return answer
-        replayed, reference = is_replayed(answer), reference_of(answer)
+        replayed = is_replayed(answer)
+        reference = reference_of(answer)
         facts = CallFacts(
             name=self._name.name,
             key=by.key,

@@ -46,7 +46,8 @@ class IdempotentClient(httpx.Client):
         """Send a request, again if it makes sense, and return its response; or one that is
         stored.
         """
-        exchange, send = _exchange_for(self._terms, request), super().send
+        exchange = _exchange_for(self._terms, request)
+        send = super().send
         if exchange is None:
             return send(request, **how)
         how = {**how, "stream": True, "follow_redirects": False}
@@ -54,7 +55,8 @@ class IdempotentClient(httpx.Client):
         def attempt(key: str, left: float) -> Answer:
             _prepare(request, self._terms, key, left)
             ends = time.monotonic() + left
-            response, body = send(request, **how), bytearray()
+            response = send(request, **how)
+            body = bytearray()
             try:
                 for part in response.iter_bytes():
                     body += part
@@ -76,7 +78,8 @@ class AsyncIdempotentClient(httpx.AsyncClient):
 
     async def send(self, request: httpx.Request, **how: Any) -> httpx.Response:
         """See IdempotentClient.send()."""
-        exchange, send = _exchange_for(self._terms, request), super().send
+        exchange = _exchange_for(self._terms, request)
+        send = super().send
         if exchange is None:
             return await send(request, **how)
         how = {**how, "stream": False, "follow_redirects": False}
@@ -105,7 +108,8 @@ def _exchange_for(terms: Terms, request: httpx.Request) -> Exchange | None:
 
 
 def _read(request: httpx.Request) -> OutgoingRequest:
-    headers, url = tuple(request.headers.multi_items()), str(request.url)
+    headers = tuple(request.headers.multi_items())
+    url = str(request.url)
     try:
         return OutgoingRequest(
             method=request.method, url=url, headers=headers, body=request.content
@@ -142,7 +146,8 @@ def _answer(response: httpx.Response, body: bytes) -> Answer:
 
 def _response(request: httpx.Request, answer: Answer, exchange: Exchange) -> httpx.Response:
     """Return a response of httpx: the same one for a new and for a stored answer."""
-    stream, said = httpx.ByteStream(answer.body), {EXTENSION: answer.facts}
+    stream = httpx.ByteStream(answer.body)
+    said = {EXTENSION: answer.facts}
     headers = list(answer.headers)
     response = httpx.Response(
         answer.status, headers=headers, stream=stream, request=request, extensions=said

@@ -84,7 +84,10 @@ class Ledger:
         margin: float,
         look_up: LookUp,
     ) -> None:
-        self._provider, self._name, self._request, self._look_up = provider, name, request, look_up
+        self._provider = provider
+        self._name = name
+        self._request = request
+        self._look_up = look_up
         self._asks = provider.lookup is not None
         self._margin = timedelta(seconds=margin)
         self._digest = request.digest
@@ -124,11 +127,8 @@ class Ledger:
                 raise CallHeld
             if step is Next.STOP:
                 raise OperationCancelled
-            if (
-                started := self._first(row)
-                if step is Next.FIRST or row is None
-                else self._again(row)
-            ):
+            started = self._first(row) if step is Next.FIRST or row is None else self._again(row)
+            if started:
                 self._asks = False  # a retry knows what its own attempts came to
                 self._refuse_given_up(started)
                 return started
@@ -248,7 +248,8 @@ class Ledger:
 
     def _refuse_others_resumption(self, row: OutgoingCall | None, step: Next) -> None:
         """Raise `LostRace` if a call that is resumed has moved on since it was found."""
-        if (resumption := self._name.resumption) is None:
+        resumption = self._name.resumption
+        if resumption is None:
             return
         if row is None or step is Next.FIRST or row.attempts != resumption.attempts:
             raise LostRace

@@ -81,7 +81,8 @@ def name_of(given: str | None, key: str | None) -> CallName | None:
     caller has set. Raises `CallInTransaction` in a transactional step, and `StepNamesOneCall` for
     its second unnamed call.
     """
-    step, around = CURRENT_STEP.get(), _NAME.get()
+    step = CURRENT_STEP.get()
+    around = _NAME.get()
     if step is not None and step.transactional:
         raise CallInTransaction
     if isinstance(around, Resumption):

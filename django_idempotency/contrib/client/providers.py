@@ -73,9 +73,11 @@ class Provider:
         A header whose name says that it is a deadline gets that as Unix time, and any other the
         seconds.
         """
-        if (name := self.deadline_header) is None:
+        name = self.deadline_header
+        if name is None:
             return {self.header: key}
-        now, caller = time.time(), CALLER_ENDS.get()
+        now = time.time()
+        caller = CALLER_ENDS.get()
         left = left if caller is None else min(left, caller - now)
         since = now if "deadline" in name.lower() else 0.0
         return {self.header: key, name: f"{since + max(left, 0.0):.3f}"}
@@ -112,7 +114,8 @@ def provider(alias: str) -> Provider:
             '"LIFETIME": timedelta(hours=24), or '
             "whatever it publishes."
         )
-    if (problem := problem_of(alias, found[alias])) is not None:
+    problem = problem_of(alias, found[alias])
+    if problem is not None:
         raise ImproperlyConfigured(f'{conf.NAME}["PROVIDERS"]["{alias}"]: {problem}.')
     return Provider(
         alias=alias, **{name.lower(): value for name, value in {**OPTIONS, **found[alias]}.items()}

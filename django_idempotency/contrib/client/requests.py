@@ -56,9 +56,8 @@ class IdempotentAdapter(HTTPAdapter):
         super().__init__()
         self._terms = Terms(provider=provider, **terms)
         self._wrapped = HTTPAdapter() if adapter is None else adapter
-        if (own := getattr(self._wrapped, "max_retries", None)) is not None and (
-            own.total is None or own.total > 0
-        ):
+        own = getattr(self._wrapped, "max_retries", None)
+        if own is not None and (own.total is None or own.total > 0):
             raise ConfigurationError(
                 "The adapter would send again by itself, and that is not written down. Type "
                 "HTTPAdapter(max_retries=0) and IdempotentAdapter(..., retries=3)."
@@ -103,7 +102,8 @@ class IdempotentAdapter(HTTPAdapter):
         self._wrapped.close()
 
     def _response(self, request: requests.PreparedRequest, answer: Answer) -> requests.Response:
-        body, headers = BytesIO(answer.body), urllib3.HTTPHeaderDict(answer.headers)
+        body = BytesIO(answer.body)
+        headers = urllib3.HTTPHeaderDict(answer.headers)
         reason = http.client.responses.get(answer.status, "")
         raw = urllib3.HTTPResponse(
             body, headers, answer.status, reason=reason, preload_content=False
@@ -115,7 +115,8 @@ class IdempotentAdapter(HTTPAdapter):
 
 def _body(response: requests.Response, ends: float) -> bytes:
     """Read a response as it arrives, until the time that it has has ended."""
-    body, raw = bytearray(), response.raw
+    body = bytearray()
+    raw = response.raw
     # Since urllib3 2.1; without it a part is complete before the time is looked at.
     one = hasattr(raw, "read1")
     for part in (
@@ -137,7 +138,9 @@ def _read(request: requests.PreparedRequest) -> OutgoingRequest:
         body = body.encode()
     streamed = not isinstance(body, (bytes, bytearray))
     headers = tuple((name, _text(value)) for name, value in request.headers.items())
-    method, url, body = request.method or "GET", request.url or "", b"" if streamed else bytes(body)
+    method = request.method or "GET"
+    url = request.url or ""
+    body = b"" if streamed else bytes(body)
     return OutgoingRequest(method=method, url=url, headers=headers, body=body, streamed=streamed)
 
 

@@ -48,9 +48,11 @@ def check_cors(**_: Any) -> Iterator[CheckMessage]:
         name for name in (profile.marker, profile.original, profile.result) if name is not None
     ]
     kept = ["…"] if getattr(settings, "CORS_EXPOSE_HEADERS", ()) else []
-    allowed, defaults = "…", ""
+    allowed = "…"
+    defaults = ""
     if not getattr(settings, "CORS_ALLOW_HEADERS", ()):  # then it has those of the app
-        allowed, defaults = "*default_headers", "from corsheaders.defaults import default_headers; "
+        allowed = "*default_headers"
+        defaults = "from corsheaders.defaults import default_headers; "
     typed = ", ".join([allowed, *_spelled(needed, ALLOW_HEADERS, "ALLOW_HEADERS")])
     yield from _lacks(
         "CORS_ALLOW_HEADERS",

@@ -33,15 +33,23 @@ class RequestLate(Problem):
     with more time.
     """
 
-    status, code, title, retry = 504, "deadline-passed", "Deadline has passed", "same-key"
-    has_status, delivery = False, "later"
+    status = 504
+    code = "deadline-passed"
+    title = "Deadline has passed"
+    retry = "same-key"
+    has_status = False
+    delivery = "later"
 
 
 class DeadlineMalformed(Problem):
     """A deadline of this request is malformed, so nothing was done."""
 
-    status, code, title, retry = 400, "deadline-malformed", "Deadline is malformed", "never"
-    has_status, delivery = False, "never"
+    status = 400
+    code = "deadline-malformed"
+    title = "Deadline is malformed"
+    retry = "never"
+    has_status = False
+    delivery = "never"
 
 
 def left(headers: Mapping[str, str], now: datetime) -> float | None:
@@ -56,7 +64,8 @@ def left(headers: Mapping[str, str], now: datetime) -> float | None:
 
 def _left(name: str, value: str, now: datetime) -> float:
     if name == GRPC:
-        if (timeout := _TIMEOUT.fullmatch(value)) is not None:
+        timeout = _TIMEOUT.fullmatch(value)
+        if timeout is not None:
             return int(timeout[1]) * _UNITS[timeout[2]]
         raise DeadlineMalformed(
             f'{name} is up to eight digits and a unit of H, M, S, m, u or n, such as "1500m".'
@@ -65,7 +74,8 @@ def _left(name: str, value: str, now: datetime) -> float:
         return float(value) - (now.timestamp() if name == INSTANT else 0.0)
     if name == SECONDS:
         raise DeadlineMalformed(f'{name} is a number of seconds, such as "2.5".')
-    if (instant := _instant(value)) is None:
+    instant = _instant(value)
+    if instant is None:
         raise DeadlineMalformed(
             f"{name} is a Unix time in seconds or a time with its offset, such as "
             '"2026-11-27T20:00:00Z".'

@@ -86,7 +86,8 @@ _RECOVERY = {"same-key": "transient", "new-key": "correctable"}
 
 
 def _adcp(problem: Problem, _status: int, request: HttpRequest | None) -> dict[str, Any]:
-    again, code = problem.retry_in, _named(problem, _ADCP).upper()
+    again = problem.retry_in
+    code = _named(problem, _ADCP).upper()
     recovery = "correctable" if code in _CORRECTABLE else _RECOVERY.get(problem.retry, "terminal")
     error: dict[str, Any] = {"code": code, "message": detail(problem), "recovery": recovery}
     if again is not None:

@@ -111,7 +111,8 @@ class JSONBody:
 
 def remove(value: Any, path: tuple[str, ...]) -> None:
     """Remove what a path names from JSON that is read, where it is there."""
-    step, rest = path[0], path[1:]
+    step = path[0]
+    rest = path[1:]
     if step == "[]":
         for each in value if isinstance(value, list) and rest else ():
             remove(each, rest)

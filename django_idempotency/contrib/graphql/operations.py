@@ -78,7 +78,8 @@ class Execution:
         """Return a subclass of a library's execution context that notes here what it executes, in
         any thread.
         """
-        execution, base = self, cls or ExecutionContext
+        execution = self
+        base = cls or ExecutionContext
         execution.was_asked = True
 
         class Watched(base):  # type: ignore[misc, valid-type]

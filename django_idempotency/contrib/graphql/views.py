@@ -9,7 +9,6 @@ import json
 import logging
 import types
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any, cast
 
 from asgiref.sync import iscoroutinefunction
@@ -23,23 +22,19 @@ from django.views import View
 from ... import conf
 from ...core.concurrency import in_thread
 from ...core.policy import OBSERVE, SAFE_METHODS, Policy, async_contradiction
-from ...core.records import Guarantee
+from ...decorators.views import leases
 from ...errors import Problem
 from ...http.admission import is_covered
-from ...http.atomic_requests import (
-    atomic_requests,
-    leave_atomic_requests,
-    non_atomic_aliases,
-    non_atomic_aliases_of,
-)
+from ...http.atomic_requests import leave_atomic_requests
 from ...http.bodies import receive, require_bounded
 from ...http.exchange import call_on, stamp, without_key
 from ...http.kinds import Reason
 from ...http.markers import MARK, Mark, mark
 from ...http.plan import asking, plan_of
-from ...http.problems import aproblem_response, problem_response
+from ...http.problems import problem_response
 from ...http.run import arun, run
 from ...http.unguarded import areport_unguarded, leave_unguarded, report_unguarded, watched
+from ...stores.lending import in_database_thread
 from ..observe.observing import observation_of
 from . import operations
 from .operations import Execution
@@ -62,7 +57,7 @@ def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
             "authorize_replay=lambda request, outcome: True, if there are none."
         )
     is_async = iscoroutinefunction(library.dispatch)
-    if is_async and conf.field(policy, "guarantee") != Guarantee.LEASE:
+    if is_async and not leases(policy):
         fix = 'Type @idempotent(guarantee="lease", …), or take the sync GraphQLView.'
         raise ImproperlyConfigured(async_contradiction(cls.__name__, fix=fix))
     bases: tuple[type[Any], ...] = (cls,)
@@ -91,27 +86,11 @@ class _GuardedView(View):
 
     @classonlymethod
     def as_view(cls, **initkwargs: Any) -> Any:  # noqa: N805
-        """Leave ATOMIC_REQUESTS: a claim must be committed first.
-
-        A request without a key gets its transaction back.
-        """
+        """Return the view. It notices a request that passes its guard by."""
         view = super().as_view(**initkwargs)
         mark(view, policy=cls.idempotency_policy)
-        if iscoroutinefunction(view):  # Django itself refuses ATOMIC_REQUESTS for it
-            return watched(view, cls, cls.idempotency_policy)
-        non_atomic, watching = non_atomic_aliases(view), watched(view, cls, cls.idempotency_policy)
-
-        @functools.wraps(watching)
-        def leaving(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-            concerned = _is_concerned(request, cls.idempotency_policy)
-            with (
-                nullcontext()
-                if concerned
-                else atomic_requests(non_atomic | non_atomic_aliases_of(request))
-            ):
-                return watching(request, *args, **kwargs)
-
-        return leave_atomic_requests(leaving)
+        watching = watched(view, cls, cls.idempotency_policy)
+        return leave_atomic_requests(watching) if leases(cls.idempotency_policy) else watching
 
     def execute_graphql_request(self, *args: Any, **kwargs: Any) -> Any:
         """Let graphene execute an operation."""
@@ -125,17 +104,14 @@ class _GuardedView(View):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Guard the request if it may change something and carries a key."""
-        policy, call = (
-            self.idempotency_policy,
-            functools.partial(super().dispatch, request, *args, **kwargs),
-        )
+        policy = self.idempotency_policy
+        call = functools.partial(super().dispatch, request, *args, **kwargs)
         if not _is_concerned(request, policy):
             return call()
         try:
             _receive(request, policy)
         except Problem as problem:
             return problem_response(problem, request)
-        non_atomic = non_atomic_aliases_of(request)
         changes = (
             operations.changes_graphene if self._is_graphene else operations.changes_strawberry
         )
@@ -146,13 +122,11 @@ class _GuardedView(View):
                 policy,
                 lambda: self._judged(request, call()),
                 source=request,
-                non_atomic=non_atomic,
             )
         if plan_of(policy).carries_key(request.META):
             leave_unguarded(request, READS)
             report_unguarded(request)
-        with atomic_requests(non_atomic):
-            return stamp(request, call())
+        return stamp(request, call())
 
     @property
     def _is_graphene(self) -> bool:
@@ -216,7 +190,7 @@ class _AsyncGuardedView(_GuardedView):
         try:
             _receive(request, policy)
         except Problem as problem:
-            return await aproblem_response(problem, request)
+            return await in_database_thread(problem_response, problem, request)
         if await operations.achanges_strawberry(self, request):
             self._execution = Execution()
 

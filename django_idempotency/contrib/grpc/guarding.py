@@ -27,8 +27,8 @@ from ...errors import (
 )
 from ...functions.call import plan_of
 from ...functions.decorator import idempotent_function
-from ...functions.handle import Answer
 from ...functions.names import validate_key
+from ...functions.running import Answer
 from .statuses import REPLAYED, add_trailing
 
 #: The metadata that may hold the key.
@@ -117,7 +117,8 @@ class Guards:
                     )
             if handler is not None:
                 self._unserved = self._unserved - {method}
-            if (function := self.guard_of(method, handler)) is not None:
+            function = self.guard_of(method, handler)
+            if function is not None:
                 plan_of(function.idempotency._terms)  # noqa: SLF001 - ours
 
     def _learn(self, service: grpc.ServiceRpcHandler, method: str) -> None:
@@ -210,7 +211,8 @@ class Guards:
 
 class _Checked:
     def __init__(self, server: Any, guards: Guards) -> None:
-        self._server, self._guards = server, guards
+        self._server = server
+        self._guards = guards
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._server, name)
@@ -300,11 +302,13 @@ class Messages:
     _received: bytes | None = None
 
     def __init__(self, method: str, handler: Any) -> None:
-        self._method, self._handler = method, handler
+        self._method = method
+        self._handler = handler
 
     def receive(self, data: bytes) -> Any:
         """Return the request in some bytes."""
-        self._received, read = data, self._handler.request_deserializer
+        self._received = data
+        read = self._handler.request_deserializer
         return data if read is None else read(data)
 
     def send(self, response: Any) -> bytes:
@@ -357,7 +361,8 @@ def require_time(context: Any) -> None:
 
     What has begun runs on.
     """
-    if (left := context.time_remaining()) is not None and left <= 0:
+    left = context.time_remaining()
+    if left is not None and left <= 0:
         raise DeadlinePassed
 
 

@@ -39,8 +39,10 @@ class IdempotencyInterceptor(Guards, grpc.ServerInterceptor):
                     for method in self.unserved
                 }
             )
-        method, handler = handler_call_details.method, continuation(handler_call_details)
-        if (function := self.guard_of(method, handler)) is None:
+        method = handler_call_details.method
+        handler = continuation(handler_call_details)
+        function = self.guard_of(method, handler)
+        if function is None:
             return handler
         messages = Messages(method, handler)
 
@@ -90,8 +92,10 @@ class AsyncIdempotencyInterceptor(Guards, grpc.aio.ServerInterceptor):
                     for method in self.unserved
                 }
             )
-        method, handler = handler_call_details.method, await continuation(handler_call_details)
-        if (function := self.guard_of(method, handler)) is None:
+        method = handler_call_details.method
+        handler = await continuation(handler_call_details)
+        function = self.guard_of(method, handler)
+        if function is None:
             return handler
         messages = Messages(method, handler)
 

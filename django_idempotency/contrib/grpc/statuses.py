@@ -39,7 +39,8 @@ STATUSES: dict[type[Exception], StatusCode] = {
 #: Trailing metadata: of a replay; the stable code of a problem; and when to send again (gRFC A6,
 #: milliseconds).
 REPLAYED = ("idempotent-replayed", "true")
-PROBLEM, PUSHBACK = "idempotency-problem", "retry-pushback-ms"
+PROBLEM = "idempotency-problem"
+PUSHBACK = "retry-pushback-ms"
 
 
 def add_trailing(context: Any, *metadata: tuple[str, str]) -> None:

@@ -81,13 +81,15 @@ def issue_on(
     """
     if destination is not None:
         _require_issued(terms, destination)
-    scope, now = _scope(terms, request, user), datetime.now(timezone.utc)
+    scope = _scope(terms, request, user)
+    now = datetime.now(timezone.utc)
     bound = {} if destination is None else destination._asdict()
     return IssuedKey(issue(scope, now, **bound), now + timedelta(seconds=terms.ttl))
 
 
 def _scope(terms: Resolved, request: HttpRequest, user: Any) -> str:
-    if (scope := scope_of(request, user, terms, ISSUED_SAMPLE)) is None:
+    scope = scope_of(request, user, terms, ISSUED_SAMPLE)
+    if scope is None:
         raise ScopeRequired(
             "It is unknown which client this idempotency key would belong to, so none was "
             "issued. Authenticate."
@@ -139,7 +141,8 @@ def _destination_in(user: Any, source: Any) -> Destination | None:
         raise KeyNotIssued(_EXPECTED) from error
     if not isinstance(body, Mapping) or not set(body) <= {"method", "path"}:
         raise KeyNotIssued(_EXPECTED)
-    method, path = body.get("method", "POST"), body.get("path")
+    method = body.get("method", "POST")
+    path = body.get("path")
     if path is None and "method" not in body:
         return None
     return named(method, path)

@@ -23,7 +23,8 @@ from django.http import HttpRequest
 from ...core.key_formats import issued_at
 from ...errors import KeyForeign
 
-_KEY, _BINDING = "django_idempotency.issued", "django_idempotency.issued.binding"
+_KEY = "django_idempotency.issued"
+_BINDING = "django_idempotency.issued.binding"
 #: Random bytes in a key.
 _RANDOM = 16
 

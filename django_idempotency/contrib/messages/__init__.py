@@ -23,7 +23,8 @@ from ...errors import delivery_of, is_answer
 #: Failures after which a message is dead-lettered.
 LIMIT = 5
 #: The shortest pause, and the longest (seconds).
-PAUSE, LONGEST_PAUSE = 1, 60
+PAUSE = 1
+LONGEST_PAUSE = 60
 
 
 @dataclass(frozen=True, slots=True)

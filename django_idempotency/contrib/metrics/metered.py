@@ -31,6 +31,10 @@ class MeteredStore(WrappedStore):
         with measured(self._alias, "settle"):
             return self.store.settle(ticket, settlement)
 
+    def commit(self, guard: Guard, ticket: Ticket, settlement: Settlement) -> bool:
+        with measured(self._alias, "commit"):
+            return self.store.commit(guard, ticket, settlement)
+
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         with measured(self._alias, "renew"):
             return self.store.renew(tickets)
@@ -44,7 +48,7 @@ class MeteredStore(WrappedStore):
 
 
 class _MeteredGuard(AbstractContextManager[Guard]):
-    """Measures how long a guard takes to lock its record, and to end its transaction."""
+    """Measures how long a guard takes to lock its record."""
 
     def __init__(self, guard: AbstractContextManager[Guard], alias: str) -> None:
         self._guard = guard
@@ -60,8 +64,7 @@ class _MeteredGuard(AbstractContextManager[Guard]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        with measured(self._alias, "commit"):
-            return self._guard.__exit__(kind, error, traceback)
+        return self._guard.__exit__(kind, error, traceback)
 
 
 @contextmanager

@@ -18,15 +18,16 @@ from django.utils.decorators import classonlymethod
 from dmr import Controller
 from dmr.endpoint import Endpoint
 
-from ... import conf
 from ...core.policy import Policy, async_contradiction
-from ...core.records import MISSING, Guarantee
+from ...core.records import MISSING
+from ...decorators.views import leases
 from ...errors import Problem
+from ...http.atomic_requests import leave_atomic_requests
 from ...http.exchange import spoken_to
 from ...http.markers import UNSAFE_HANDLERS, mark, mark_of, next_method
 from ...http.problems import DOCUMENTS, detail, headers, note_problem, status_of
 from ...http.views import call_around
-from ..operations import OperationCall, leaving
+from ..operations import OperationCall
 
 
 class EndpointCall(OperationCall):
@@ -40,7 +41,8 @@ class EndpointCall(OperationCall):
 
     def __init__(self, controller: Controller[Any], endpoint: Endpoint, policy: Policy) -> None:
         super().__init__(controller.request, policy)
-        self._controller, self._endpoint = controller, endpoint
+        self._controller = controller
+        self._endpoint = endpoint
 
     def enter(self, function: Callable[[], Any]) -> Any:
         """Open the guard, if the request carries a key, and call the method."""
@@ -56,7 +58,8 @@ class EndpointCall(OperationCall):
         """Let a response be a failure that is not the method's: what that has returned was refused,
         after the work.
         """
-        returned, made = self._returned, self._endpoint.metadata.modification
+        returned = self._returned
+        made = self._endpoint.metadata.modification
         if self.call is not None and returned is not MISSING:
             is_own = isinstance(returned, HttpResponseBase)
             kept = (
@@ -77,7 +80,8 @@ class EndpointCall(OperationCall):
             return None
         note_problem(self.request, problem)
         said = self._controller.format_error(detail(problem), error_type=problem.code)
-        status, about = HTTPStatus(status_of(problem, profile)), headers(problem, self.request)
+        status = HTTPStatus(status_of(problem, profile))
+        about = headers(problem, self.request)
         return self._controller.to_error(said, status_code=status, headers=about)
 
 
@@ -148,7 +152,8 @@ def guard_endpoint(
     owner: type[Controller[Any]], method: Callable[..., Any], policy: Policy
 ) -> None:
     """Guard the endpoint that a controller's class, which is being made, will have of a method."""
-    name, where = method.__name__, f"{owner.__name__}.{method.__name__}"
+    name = method.__name__
+    where = f"{owner.__name__}.{method.__name__}"
     if name not in UNSAFE_HANDLERS:
         raise ImproperlyConfigured(
             f"@idempotent() on {where}: it is not one of the handlers {UNSAFE_HANDLERS}."
@@ -159,7 +164,7 @@ def guard_endpoint(
             "guard has closed. Do the work "
             "in an endpoint of a plain controller, and stream what has become of it from another."
         )
-    if iscoroutinefunction(method) and conf.field(policy, "guarantee") != Guarantee.LEASE:
+    if iscoroutinefunction(method) and not leases(policy):
         raise ImproperlyConfigured(
             async_contradiction(where, fix='Type @idempotent(guarantee="lease").')
         )
@@ -174,7 +179,6 @@ def guard_endpoint(
     @functools.wraps(as_view)
     def leaving_view(cls: type[Any], *args: Any, **kwargs: Any) -> Any:
         view = as_view(cls, *args, **kwargs)
-        # Django refuses ATOMIC_REQUESTS for async views.
-        return view if iscoroutinefunction(view) else leaving(view)
+        return leave_atomic_requests(view) if leases(policy) else view
 
     owner.as_view = classonlymethod(leaving_view)  # type: ignore[assignment]

@@ -33,7 +33,8 @@ def describe(
 
     Nothing is replaced.
     """
-    terms, profile = published(policy), conf.resolve(policy).profile
+    terms = published(policy)
+    profile = conf.resolve(policy).profile
     known = [
         {"in": each.param_in, "name": each.name}
         for each in operation.parameters or []

@@ -120,5 +120,6 @@ class ClientsMiddleware:
             return
         plan = exchange.plan or plan_of(EVERY_VIEW)
         is_keyed = exchange.operation is not None or plan.carries_key(request.META)
-        route, key = exchange.source.route, "sent" if is_keyed else "none"
+        route = exchange.source.route
+        key = "sent" if is_keyed else "none"
         CLIENTS.record(client=self.client_of(request), route=route, key=key)

@@ -27,10 +27,8 @@ class OperationCall(operations.OperationCall):
 
     by = "ninja"
 
-    def __init__(
-        self, request: HttpRequest, api: NinjaAPI, policy: Policy, *, decorated: bool = False
-    ) -> None:
-        super().__init__(request, policy, decorated=decorated)
+    def __init__(self, request: HttpRequest, api: NinjaAPI, policy: Policy) -> None:
+        super().__init__(request, policy)
         self._api = api
 
     def owner_of(self, user: Any, terms: Resolved) -> Any:

@@ -26,7 +26,8 @@ def guarding(
     takes that one.
     """
     route = reflect.get_metadata_or_raise_exception(ROUTE_OBJECT, method)
-    route.view_func, route.is_async = method, iscoroutinefunction(method)
+    route.view_func = method
+    route.is_async = iscoroutinefunction(method)
 
     def guard_route(operation: Any) -> None:
         operation.view_func = guard(operation.view_func, policy)

@@ -40,7 +40,8 @@ class IdempotencySchemaMixin(ninja.NinjaAPI):
         for path, methods in schema["paths"].items():
             route = f"/{path.removeprefix(get_script_prefix()).lstrip('/')}"
             for method, operation in methods.items():
-                if (guarded := guarded_at(route, method.upper())) is not None:
+                guarded = guarded_at(route, method.upper())
+                if guarded is not None:
                     methods[method] = describe(
                         operation, guarded.policy, refer, documents=not own_handler
                     )

@@ -13,9 +13,10 @@ from django.http.response import HttpResponseBase
 from ninja.operation import Operation, PathView
 
 from ...core.policy import Policy
+from ...decorators.views import leases
+from ...http.atomic_requests import leave_atomic_requests
 from ...http.kinds import operation_of
 from ...http.markers import MARK, Mark, mark_of
-from ..operations import leaving
 from .calls import OperationCall
 
 
@@ -28,9 +29,7 @@ class GuardedOperation(Operation):
 
     def run(self, request: HttpRequest, **kw: Any) -> HttpResponseBase:
         """Run the operation under guard."""
-        call = OperationCall(
-            request, self.api, self.idempotency_policy, decorated="run" in vars(self)
-        )
+        call = OperationCall(request, self.api, self.idempotency_policy)
         return call.run(functools.partial(super().run, request, **kw))
 
 
@@ -58,26 +57,22 @@ def guard_operation(operation: Operation, policy: Policy) -> None:
     operation.__class__ = type(cls.__name__, (guard, cls), members)
 
 
-def _leaving(
+def _with_view(
     get_view: Callable[[PathView], Callable[..., Any]],
 ) -> Callable[[PathView], Callable[..., Any]]:
-    """Let the view of a path with guarded operations leave ATOMIC_REQUESTS, and open the same
-    transactions itself.
+    """Exclude the view of a path whose guarded operations are leases from ATOMIC_REQUESTS.
 
     Ninja makes one view per path, and offers no hook for it.
     """
 
     @functools.wraps(get_view)
-    def get_leaving_view(self: PathView) -> Callable[..., Any]:
+    def get_guarded_view(self: PathView) -> Callable[..., Any]:
         view = get_view(self)
-        if iscoroutinefunction(view) or not any(
-            mark_of(operation).policy for operation in self.operations
-        ):
-            return view  # Django itself refuses ATOMIC_REQUESTS for async views
+        policies = [mark_of(operation).policy for operation in self.operations]
+        leased = any(policy is not None and leases(policy) for policy in policies)
+        return leave_atomic_requests(view) if leased else view
 
-        return leaving(view)
-
-    return get_leaving_view
+    return get_guarded_view
 
 
 def _probed(request: HttpRequest) -> None: ...
@@ -96,7 +91,7 @@ def _prepare() -> None:
             "was tested with: "
             '"django-ninja>=1.7,<1.8".'
         )
-    PathView.get_view = _leaving(PathView.get_view)  # type: ignore[method-assign, assignment]
+    PathView.get_view = _with_view(PathView.get_view)  # type: ignore[method-assign, assignment]
 
 
 _prepare()

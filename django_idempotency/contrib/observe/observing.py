@@ -91,8 +91,10 @@ class Observation:
         **known: Any,
     ) -> None:
         """`known`: what `identify()` takes besides."""
-        self.plan, self.refusal = plan, refusal
-        self.request, self.source = weakref.ref(request), weakref.ref(source or request)
+        self.plan = plan
+        self.refusal = refusal
+        self.request = weakref.ref(request)
+        self.source = weakref.ref(source or request)
         self.key: Key | None = known.get("key")
         self._known = known
         self.began = time.monotonic()
@@ -110,7 +112,8 @@ class Observation:
 
         Raises what `identify()` and `Identity.ticket()` raise, and `NotRead`.
         """
-        request, source = self.request(), self.source()
+        request = self.request()
+        source = self.source()
         if (
             self._ticket is None
             and self.key is not None
@@ -147,7 +150,8 @@ class Observation:
         if self.refusal is not None:
             raise self.refusal
         try:
-            ticket, store = self.ticket(), store_of(self.policy)
+            ticket = self.ticket()
+            store = store_of(self.policy)
             refuse_open_transactions()
         except (NotRead, RawPostDataException, LeaseInTransaction):
             return UNKNOWN
@@ -261,9 +265,11 @@ class Observed(Unstored):
         """Return what a guard would derive if the key were new; another in each request if it would
         not guard it.
         """
-        if (ticket := self._ticket()) is None:
+        ticket = self._ticket()
+        if ticket is None:
             return super().derived(label)
-        secret, operation = conf.derive_secret(), first_operation(ticket)
+        secret = conf.derive_secret()
+        operation = first_operation(ticket)
         return derived_key(
             secret,
             label,
@@ -335,7 +341,8 @@ def _report(observation: Observation, request: HttpRequest, response: HttpRespon
         except Problem as problem:
             would = problem.code
         except Exception as raised:  # noqa: BLE001 - the project's functions are asked
-            would, error = ERROR, raised
+            would = ERROR
+            error = raised
     if would is None:
         report_unguarded(request)
         stamp(request, response)

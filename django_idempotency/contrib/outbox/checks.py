@@ -65,10 +65,15 @@ def _level(using: str, options: Mapping[str, Any]) -> str:
 
     It does not matter for SQLite, where writers are serialized.
     """
-    if (vendor := vendor_of(using)) not in (
-        "mysql",
-        "postgresql",
-    ) or "isolation_level" not in options:
+    vendor = vendor_of(using)
+    if (
+        vendor
+        not in (
+            "mysql",
+            "postgresql",
+        )
+        or "isolation_level" not in options
+    ):
         return READ_COMMITTED
     level = options["isolation_level"]
     if vendor == "mysql":

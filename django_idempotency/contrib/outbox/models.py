@@ -86,10 +86,12 @@ class Message(models.Model):
 
         Relays order by the rest.
         """
-        if (ring := sealing()) is not None:
+        ring = sealing()
+        if ring is not None:
             text = json.dumps([self.payload, self.headers], cls=DjangoJSONEncoder)
             sealed = ring.seal(text.encode(), *self._place)
-            self.payload, self.headers = None, {SEALED: base64.b64encode(sealed).decode()}
+            self.payload = None
+            self.headers = {SEALED: base64.b64encode(sealed).decode()}
 
     def open(self) -> None:
         """Give a message that was read its payload and headers, in memory.

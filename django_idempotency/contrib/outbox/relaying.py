@@ -40,10 +40,12 @@ LAG = Metric(
 
 #: Seconds after which a batch publishes no further message: it holds locks, and a server may end
 #: idle transactions. In a database without row locks, all writers wait meanwhile.
-LONGEST, LONGEST_ALONE = 5.0, 0.2
+LONGEST = 5.0
+LONGEST_ALONE = 0.2
 #: Seconds until a failed message is retried: the first pause, doubled with each attempt, and the
 #: longest.
-BACK_OFF, LONGEST_BACK_OFF = 1, 300
+BACK_OFF = 1
+LONGEST_BACK_OFF = 300
 #: Deaths of relays in one message's attempts after which it is set aside.
 MAX_ATTEMPTS = 5
 
@@ -221,7 +223,8 @@ class Relay:
             self._taker.unbegin([*held, *cut_off])
 
     def _published(self, taken: Sequence[Message]) -> RelayedBatch:
-        batch, waiting = RelayedBatch(), set[str]()
+        batch = RelayedBatch()
+        waiting = set[str]()
         until = time.monotonic() + (LONGEST if self._taker.locks_rows else LONGEST_ALONE)
         for message in taken:
             if self.stopping() or (batch and time.monotonic() > until):

@@ -231,7 +231,8 @@ class Taker:
         """
         sweeps = self._sweeps()
         start = after = self._since
-        passed, left_out = set[str](), set[str]()
+        passed = set[str]()
+        left_out = set[str]()
         failed: list[Row] | None = None
         while True:
             fresh = self._fresh(after, left_out)
@@ -320,7 +321,8 @@ class Taker:
         """Scan from the very first position now and then. Return whether to do so now."""
         if time.monotonic() - self._swept < SWEEP:
             return False
-        self._swept, self._since = time.monotonic(), 0
+        self._swept = time.monotonic()
+        self._since = 0
         return True
 
     def forget(self, messages: Sequence[Message]) -> bool:

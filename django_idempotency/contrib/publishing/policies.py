@@ -113,7 +113,8 @@ def published_problems() -> list[type[Problem]]:
 
 def _format(terms: Resolved) -> dict[str, Any]:
     """Return what a key looks like, in the words of JSON Schema."""
-    wanted, profile = terms.key_format, terms.profile
+    wanted = terms.key_format
+    profile = terms.profile
     if wanted in VERSIONS:
         version = VERSIONS[str(wanted)]
         return {"format": "uuid", **({"x-uuid-version": version} if version else {})}

@@ -96,7 +96,8 @@ def describe(
     documents, and not what the project's own exception handler makes of them? `varies`: see
     `published()`.
     """
-    terms, profile = published(policy, varies=varies), conf.resolve(policy).profile
+    terms = published(policy, varies=varies)
+    profile = conf.resolve(policy).profile
 
     def keep(kind: str, name: str, component: dict[str, Any]) -> dict[str, Any]:
         return refer(kind, name, deepcopy(component))  # generators change what they are given
@@ -264,7 +265,8 @@ def _schema(terms: dict[str, Any], profile: Profile) -> dict[str, Any]:
 
 def body(operation: dict[str, Any], terms: dict[str, Any]) -> dict[str, Any]:
     """Return `requestBody` with the key as a member, if it is one; else nothing."""
-    known, name = operation.get("requestBody", {}), terms["carrier"]["name"]
+    known = operation.get("requestBody", {})
+    name = terms["carrier"]["name"]
     if terms["carrier"]["in"] != "body" or not known.get("content"):
         return {}
     required = [name] if is_required(terms) else []
@@ -314,7 +316,8 @@ EXAMPLE = "op_a4eascqlbqgq4dyqcejbgfavcylrqgi2dmob2hq7"
 
 def example_of(kind: type[Problem]) -> Problem:
     """Return a problem for a schema."""
-    problem, state = kind(), standing(kind)
+    problem = kind()
+    state = standing(kind)
     if state is not None:
         problem.extensions |= members(EXAMPLE, state)
     return problem

@@ -66,7 +66,8 @@ class RepeatCounter(Background):
     def flush(self) -> None:
         """Write what waits, each store's in one batch."""
         with self._lock:
-            waiting, self._waiting = self._waiting, {}
+            waiting = self._waiting
+            self._waiting = {}
         batches: defaultdict[BaseStore, list[Counted]] = defaultdict(list)
         for (store, _), counted in waiting.items():
             batches[store].append(counted)

@@ -41,7 +41,8 @@ from ..views import note_record
 logger = logging.getLogger("django_idempotency")
 
 #: Before the name of what is counted, and of what is remembered.
-_COUNTED, _REMEMBERED = "django_idempotency:", "django_idempotency:facts:"
+_COUNTED = "django_idempotency:"
+_REMEMBERED = "django_idempotency:facts:"
 
 
 #: How a record is left whose request may come again.
@@ -78,7 +79,8 @@ class Screening:
 
     def arrived(self, call: Call) -> None:
         """Raise `TooManyKeys` for a key that is new, if its client has made too many."""
-        if (problem := self._flooded(call.operation.store)) is not None:
+        problem = self._flooded(call.operation.store)
+        if problem is not None:
             call.operation.sink("flooded", call.operation)
             raise problem
 
@@ -113,7 +115,8 @@ class Screening:
 
     def _flooded(self, store: BaseStore) -> TooManyKeys | None:
         """Refuse a new key of a client that has reached its limit, before it is claimed."""
-        if (too_many := self._too_many(increment=False)) is None:
+        too_many = self._too_many(increment=False)
+        if too_many is None:
             return None
         try:
             known = store.get(self._record)
@@ -134,7 +137,8 @@ class Screening:
             return "", None
         if run.attempt == 1 and (too_many := self._too_many(increment=True)) is not None:
             return "flooded", too_many
-        if (first := self._remember()) is None:
+        first = self._remember()
+        if first is None:
             return "", None
         if self._policy.suspect_action != "refuse":
             return "suspected", None
@@ -220,7 +224,8 @@ def screening_of(policy: Resolved, document: Document, ticket: Ticket) -> Screen
     """
     if policy.fresh_keys is None and policy.suspect is None:
         return None
-    http, secret = document.http, conf.derive_secret()
+    http = document.http
+    secret = conf.derive_secret()
     counted = facts = None
     if policy.fresh_keys is not None:
         _library()

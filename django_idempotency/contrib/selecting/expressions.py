@@ -131,7 +131,8 @@ class Expression(Selector):
         find: Callable[[Any], Any] = partial(getattr(interpreter, f"visit_{tree['type']}"), tree)
         if any(inflates(call["value"]) for call in _calls(tree)):
             find = inflating_once(find)
-        found, parts = set(_roots(tree)), _in_parts(tree)
+        found = set(_roots(tree))
+        parts = _in_parts(tree)
         field = tree["value"] if tree["type"] == "field" else None
         roots = frozenset(name for name in found if name is not None)
         super().__init__(
@@ -197,7 +198,8 @@ def _calls(node: Any) -> Iterator[Node]:
 
 
 def _check_call(call: Node, functions: Functions, expression: str) -> None:
-    name, given = call["value"], len(call["children"])
+    name = call["value"]
+    given = len(call["children"])
     known = functions.FUNCTION_TABLE.get(name)
     if known is None:
         column = expression.find(f"{name}(") + 1
@@ -257,7 +259,8 @@ def _roots(node: Any) -> Iterator[str | None]:
 
 def _in_parts(node: Node) -> bool:
     """Does a node build its result from parts? Of several alternatives, one is enough."""
-    kind, children = node["type"], node["children"]
+    kind = node["type"]
+    children = node["children"]
     if kind in ("subexpression", "pipe", "and_expression"):
         passes_on = children[-1]["type"] in _ITSELF  # [a, b] | @
         return _in_parts(children[0 if passes_on else -1])

@@ -130,7 +130,8 @@ def selected_key(document: Document, policy: Policy, scope: str) -> str | None:
     `BodyIncomplete`, and `ConfigurationError` for values that cannot be hashed.
     """
     assert policy.key is not None
-    selector, http = _selector(policy.key), document.http
+    selector = _selector(policy.key)
+    http = document.http
     if asks_request(policy.key) and fits(http):  # it may read the body, or half of it
         receive(document.source, reads=policy.mode != OBSERVE)
     try:
@@ -139,7 +140,8 @@ def selected_key(document: Document, policy: Policy, scope: str) -> str | None:
         if reason and document.unreadable:
             reason = "its key is selected from its body, which cannot be read"
     except NotSelectable as error:
-        found, reason = None, str(error)
+        found = None
+        reason = str(error)
     if not reason:
         if policy.key_format != ANY:
             text = str(found) if isinstance(found, UUID) else found
@@ -264,7 +266,8 @@ class Document(Mapping[str, Any]):
             receive(self.source)
         try:
             if is_form:
-                if (fields := form_fields(self.source, self.http)) is not None:
+                fields = form_fields(self.source, self.http)
+                if fields is not None:
                     return _pairs(fields)
             elif (
                 is_json(content_type) and fits(self.http) and len(self.http.body) <= MAX_SELECTABLE

@@ -36,7 +36,8 @@ def statistics_view(of: Any, request: HttpRequest) -> HttpResponse:
     rows: Sequence[IdempotencyRecord] = list(found[:SAMPLE])
     whole = share([row.pk for row in rows], limit=SAMPLE)
     scale = 1.0 if whole is None else 1 / whole
-    tally, facts = Tally(), list[Fact]()
+    tally = Tally()
+    facts = list[Fact]()
     now = None
     for row in rows:
         try:
@@ -113,7 +114,8 @@ def ages(
         store = of.get_store()
         if due := store.count_due(limit=DUE):
             yield _("To be purged"), f"{due:,}" if due < DUE else f"≥ {DUE:,}"
-        if (size := store.size()) is not None:
+        size = store.size()
+        if size is not None:
             yield _("Size, with indexes"), filesizeformat(size)
 
 

@@ -79,7 +79,8 @@ class Series:
 
         A figure that stays zero is a line at the bottom.
         """
-        step, top = 100 / max(len(self.parts) - 1, 1), max(self.peak, 1)
+        step = 100 / max(len(self.parts) - 1, 1)
+        top = max(self.peak, 1)
         return " ".join(
             f"{number * step:.1f},{19 - 18 * part / top:.1f}"
             for number, part in enumerate(self.parts)
@@ -111,7 +112,8 @@ def counted(
     """Add numbers up in the parts of a period that ends `now`: each at its moment; `None`: in
     none.
     """
-    began, parts = now - period.length, [0] * period.parts
+    began = now - period.length
+    parts = [0] * period.parts
     for at, count in found:
         if at is not None and began < at <= now:
             parts[min(int((at - began) / period.part), period.parts - 1)] += count

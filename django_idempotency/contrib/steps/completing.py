@@ -239,7 +239,8 @@ def give_up_owned(
         ticket = ticket._replace(ttl=ttl)
     # First: if this process dies before the barrier, the record looks like that of a call that has
     # crashed.
-    forgotten, claimed = journal.forget_arguments(), False
+    forgotten = journal.forget_arguments()
+    claimed = False
     operation = LeaseOperation(store, ticket, Observer())
     try:
         claimed = isinstance(operation.open(), Execute)

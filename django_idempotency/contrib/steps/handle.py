@@ -240,7 +240,8 @@ class StepsHandle(OperationHandle):
         return self._steps
 
     def _new_steps(self) -> Steps:
-        operation, policy = self._operation, self._policy
+        operation = self._operation
+        policy = self._policy
         journal = None
         if not isinstance(operation, Unstored):
             assert policy is not None
@@ -265,7 +266,8 @@ class StepsHandle(OperationHandle):
             store=policy.store,
             attempt=self.attempt,
         )
-        using, ttl = database_of(operation.store), operation.ticket.ttl
+        using = database_of(operation.store)
+        ttl = operation.ticket.ttl
         return Journal(of=first, using=using, ttl=ttl, keeps_results=policy.store_body)
 
     def _dumped(self) -> bytes | None:
@@ -297,7 +299,8 @@ class StepsCourse(Course):
         those say.
         """
         steps = self._steps
-        if (held := super().decided()) is not None or steps is None:
+        held = super().decided()
+        if held is not None or steps is None:
             return held
         if steps.held:
             return Ending(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR)
@@ -338,9 +341,6 @@ class StepsCourse(Course):
         """
         return drive(self._begun())
 
-    async def ahave_begun(self) -> bool:
-        return await adrive(self._begun())
-
     def _begun(self) -> Actions[bool]:
         try:
             if self._steps is None and not self.handle._may_have_steps():  # noqa: SLF001 - ours
@@ -355,11 +355,9 @@ class StepsCourse(Course):
         """
         drive(self._completed())
 
-    async def acompleted(self) -> None:
-        await adrive(self._completed())
-
     def _completed(self) -> Actions[None]:
-        if (steps := self._steps) is not None and steps.is_watched:
+        steps = self._steps
+        if steps is not None and steps.is_watched:
             with suppress(Exception):  # then it looks
                 yield Query(steps.close)
 
@@ -371,9 +369,6 @@ class StepsCourse(Course):
         What fails here is tried again by `idempotency_complete`.
         """
         return drive(self._left_by(error))
-
-    async def aleft_by(self, error: BaseException) -> Problem | None:
-        return await adrive(self._left_by(error))
 
     def _left_by(self, error: BaseException) -> Actions[Problem | None]:
         if self._gives_up_on(error):

@@ -63,7 +63,8 @@ class StepsOfRecords(Housekeeping):
         return type(handle.__name__, (StepsHandle, handle), own)
 
     def purging(self, alias: str, store: BaseStore) -> Iterable[Purging]:
-        if (using := table_of(store)) is not None:
+        using = table_of(store)
+        if using is not None:
             yield replace(purging("step", partial(expired, using)), purge=partial(purge, using))
 
     def erase_record(self, store: BaseStore, record: UUID, *, erased: bool) -> int:
@@ -72,7 +73,8 @@ class StepsOfRecords(Housekeeping):
     def reseal(
         self, store: BaseStore, *, size: int, dry: bool
     ) -> Iterator[tuple[str, Counter[Resealing]]]:
-        if (using := table_of(store)) is not None:
+        using = table_of(store)
+        if using is not None:
             for batch in columns.reseal(
                 Step.objects.using(using), _SEALED, _place, size=size, dry=dry
             ):

@@ -85,7 +85,8 @@ def _undo(store: BaseStore, last: Step, *, using: str, audit: Audit, ttl: float)
         # Free it, and claim it. If its client comes in between, that owns it, and holds it again.
         if not _freed(store, record, audit=audit):
             return Intervention.BUSY
-        record, owned = store.get(record.id), _nothing
+        record = store.get(record.id)
+        owned = _nothing
     kept = ttl if held else None
     journal = journal_of(last, using, ttl=kept)
     if record is not None and (held or record.status is not Status.COMPLETED):

@@ -79,14 +79,16 @@ class Journal:
             or step.arguments is not None
             or not (self.keeps_results or step.name == BARRIER_NAME)
         )
-        step.run, step.record, step.operation = self.of.run, self.of.record, self.of.operation
-        step.store, step.attempt = self.of.store, self.of.attempt
-        step.created_at, step.purge_at = Clock(), Clock(timedelta(seconds=self.ttl))
+        step.run = self.of.run
+        step.record = self.of.record
+        step.operation = self.of.operation
+        step.store = self.of.store
+        step.attempt = self.of.attempt
+        step.created_at = Clock()
+        step.purge_at = Clock(timedelta(seconds=self.ttl))
         if step.result is not None:
-            step.result, step.ended_at = (
-                seal(bytes(step.result), step.run, step.position, "result"),
-                Clock(),
-            )
+            step.result = seal(bytes(step.result), step.run, step.position, "result")
+            step.ended_at = Clock()
         if step.arguments is not None:
             step.arguments = seal(bytes(step.arguments), step.run, step.position, "arguments")
         if step.state == StepState.BARRIER or (of_interest and not watched):

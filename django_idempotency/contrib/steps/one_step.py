@@ -78,7 +78,8 @@ class OneStep:
 
     def begin(self) -> Actions[None]:
         """Enter the step. Raises what is wrong with it, and its stored exception."""
-        steps, name = self.steps, self.terms.name
+        steps = self.steps
+        name = self.terms.name
         self.position = yield from steps.next_position(self.terms)
         self.running = RunningStep(
             name=name,
@@ -139,7 +140,8 @@ class OneStep:
 
     def _enter(self) -> Actions[None]:
         """Look at the row until it is clear whether the body runs here, or the step is `done`."""
-        terms, steps = self.terms, self.steps
+        terms = self.terms
+        steps = self.steps
         attempt = 0 if steps.journal is None else steps.journal.of.attempt
         runs = False
         while not runs:
@@ -224,7 +226,8 @@ class OneStep:
         STEPS.record(outcome="skipped")
         if doing is StepAction.RAISE:
             raise load_kept(row, self.terms.keep)
-        self.result, self.done = load(row, self.terms), True
+        self.result = load(row, self.terms)
+        self.done = True
 
     # -------------------------------------------------------------------------------------- its end
 
@@ -254,7 +257,8 @@ class OneStep:
 
     def _transaction(self, call: Call) -> Any:
         """Return the stored form of the result."""
-        terms, journal = self.terms, self.steps.journal
+        terms = self.terms
+        journal = self.steps.journal
         using = self.steps.atomic if journal is None else journal.using
         with transaction.atomic(using=using, durable=journal is not None):
             if journal is None:
@@ -306,7 +310,8 @@ class OneStep:
 
     def _row(self, state: StepState, result: bytes | None = None, error: str = "") -> Step:
         """Return its row, before it is written."""
-        terms, undone = self.terms, self.terms.undo is not None
+        terms = self.terms
+        undone = self.terms.undo is not None
         return Step(
             position=self.position,
             name=terms.name,
@@ -323,5 +328,6 @@ class OneStep:
 
     def _loaded(self, data: bytes) -> Any:
         """Return the stored form of a result, as a later attempt will get it."""
-        row, terms = self.row, self.terms
+        row = self.row
+        terms = self.terms
         return terms.results.load(data) if row is None or row.result is None else load(row, terms)

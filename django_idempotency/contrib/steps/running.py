@@ -22,7 +22,7 @@ from ...engine.operation import Operation
 from ...errors import ConfigurationError, OperationCancelled, OwnershipLost
 from ...runtime.current_step import CURRENT_STEP
 from ...runtime.derivation import Unstored, derive
-from ...stores.blocks import in_transaction
+from ...stores.interrupted import in_transaction
 from .actions import Actions, Query
 from .journal import Journal, PositionTaken
 from .models import Step
@@ -58,7 +58,8 @@ class Steps:
         #: Is this the first attempt?
         self.first = self._read is not None
         self.derive = partial(derive, operation)
-        self._age, self.is_lost = operation.age, is_lost
+        self._age = operation.age
+        self.is_lost = is_lost
         #: The database of the guard's transaction, if the operation is `atomic`.
         self.atomic = (
             None
@@ -126,7 +127,8 @@ class Steps:
         unwritten = self.journal.of.attempt > 1 and not terms.starts
         if self.row_at(position) is None and not unwritten:
             return True
-        if (age := self._age_of(position)) is None and position > 1:
+        age = self._age_of(position)
+        if age is None and position > 1:
             return True
         # Where a person has released the operation since, it begins anew.
         ages = [self._age(), *([] if age is None else [age])]
@@ -138,7 +140,8 @@ class Steps:
         Raises `ConfigurationError` for a step that cannot be here, `OperationCancelled` after the
         operation has given up, and `OwnershipLost` if another owner may run.
         """
-        if (outer := CURRENT_STEP.get()) is not None:
+        outer = CURRENT_STEP.get()
+        if outer is not None:
             raise ConfigurationError(
                 f"The step {terms.name!r} is inside the step {outer.name!r}: steps are not "
                 "nested. Call it after that."
@@ -168,7 +171,8 @@ class Steps:
                 'undo_steps() under the guarantee "atomic": raise an exception, and all '
                 "that the view wrote is rolled back."
             )
-        if (outer := CURRENT_STEP.get()) is not None:
+        outer = CURRENT_STEP.get()
+        if outer is not None:
             raise ConfigurationError(
                 f"undo_steps() is inside the step {outer.name!r}: call it after that."
             )
@@ -191,7 +195,8 @@ class Steps:
 
     def close(self) -> None:
         """Note that the operation has ended."""
-        if (left := self.row_at(self._position + 1)) is not None:
+        left = self.row_at(self._position + 1)
+        if left is not None:
             logger.error(
                 "The operation of the record %s has ended without the step %r, which an "
                 "earlier attempt did: the code takes "
@@ -214,7 +219,8 @@ class Steps:
 
     def reload(self) -> Actions[None]:
         """Read them again."""
-        self._read, self._read_at = (yield Query(self.noted.load)), time.monotonic()
+        self._read = yield Query(self.noted.load)
+        self._read_at = time.monotonic()
 
     def forget(self) -> None:
         """Forget them: one may have been written, or not."""
@@ -228,8 +234,10 @@ class Steps:
         """Return how long ago an earlier attempt may have begun the step at a position; `None`:
         none has come that far.
         """
-        row, before = self.row_at(position), self.row_at(position - 1) if position > 1 else None
-        if (of := before if row is None else row) is None or not hasattr(of, "read_at"):
+        row = self.row_at(position)
+        before = self.row_at(position - 1) if position > 1 else None
+        of = before if row is None else row
+        if of is None or not hasattr(of, "read_at"):
             return None
         began = of.ended_at if row is None else of.created_at
         if began is None:  # this attempt has ended the step before

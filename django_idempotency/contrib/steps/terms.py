@@ -79,7 +79,8 @@ class StepTerms:
                 )
 
     def _refuse_signatures(self) -> None:
-        name, function = self.name, self.function
+        name = self.name
+        function = self.function
         for given in (function if self.here is None else None, self.undo):
             if given is not None and takes_anything(given):
                 raise ConfigurationError(
@@ -159,7 +160,8 @@ def is_lambda(function: Callable[..., Any]) -> bool:
 
 def path_of(function: Callable[..., Any] | None) -> str:
     """Return the dotted path under which another process finds a function; "" if there is none."""
-    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__qualname__", "")
     if function is None or not module or "<" in name:
         return ""
     try:

@@ -119,7 +119,8 @@ def _undo(
 ) -> Actions[None]:
     if not (yield from _is_owed(journal, row, by_hand=by_hand, closed=closed, cut=cut)):
         return
-    undo, doubtful = function_at(row.undo), is_in_doubt(row)
+    undo = function_at(row.undo)
+    doubtful = is_in_doubt(row)
     result = InDoubt(name=row.name, key=row.key) if doubtful else load(row)
     was = (StepState.STARTED if doubtful else StepState.DONE, StepState.UNDOING)
     assert undo is not None

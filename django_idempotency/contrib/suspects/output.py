@@ -80,7 +80,8 @@ def as_csv(suspects: Iterable[Suspect], names: Iterable[str]) -> str:
 def as_textfile(suspects: Sequence[Suspect], *, model: str, names: Iterable[str]) -> Iterator[str]:
     """Yield two gauges of this search. No label holds a fact."""
     labels = {"model": model, "same": ",".join(names)}
-    groups, rows = len(suspects), sum(len(each.rows) for each in suspects)
+    groups = len(suspects)
+    rows = sum(len(each.rows) for each in suspects)
     yield from gauge(
         "suspects", "Groups of rows with equal facts under different keys.", [(labels, groups)]
     )

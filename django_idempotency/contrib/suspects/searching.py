@@ -207,9 +207,11 @@ class Search:
             said = " ".join(error.messages) if isinstance(error, ValidationError) else str(error)
             raise Unsearchable(f"--where cannot be asked: {said}") from error
         span = Value(self.within, output_field=models.DurationField())
-        before, after = self._neighbour(Lag, self.timestamp), self._neighbour(Lead, self.timestamp)
+        before = self._neighbour(Lag, self.timestamp)
+        after = self._neighbour(Lead, self.timestamp)
         rows = rows.annotate(idempotency_before=before, idempotency_after=after)
-        same_before, same_after = [], []
+        same_before = []
+        same_after = []
         if self.key is not None:
             rows = rows.annotate(
                 idempotency_key_before=self._neighbour(Lag, self.key),
@@ -369,12 +371,10 @@ def _search_of(entry: Any, *, since: datetime, until: datetime) -> Search:
         raise Unsearchable(
             f"{unknown[0]!r} is not known. An entry may also have {', '.join(OPTIONAL)}."
         )
-    model, same, within, where = (
-        model_of(entry["model"]),
-        entry["same"],
-        entry["within"],
-        entry.get("where", {}),
-    )
+    model = model_of(entry["model"])
+    same = entry["same"]
+    within = entry["within"]
+    where = entry.get("where", {})
     if (
         not isinstance(same, (list, tuple))
         or not same

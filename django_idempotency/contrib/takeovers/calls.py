@@ -6,13 +6,15 @@ import inspect
 import logging
 from typing import Any
 
+from asgiref.sync import async_to_sync
+
 from ...core.conclusions import Ending, WorkResult
 from ...core.records import OutcomeKind, shortened
 from ...engine.operation import Operation
 from ...errors import ConfigurationError, HeldForPerson
 from ...functions.call import FunctionCall
 from ...functions.current import CurrentOperation
-from ...functions.running import CallEnd, asettle, end_of_error, end_of_result, leaving, settle
+from ...functions.endings import CallEnd, end_of_error, end_of_result, leaving
 from ...runtime.handle import HELD_FOR
 from .decisions import Deciding, HoldForReview, RunAgain, UseResult
 
@@ -39,35 +41,24 @@ class Takeover(Deciding, CurrentOperation):
         self.record = operation.record
 
 
-def _takeover(call: FunctionCall) -> tuple[Takeover, Any]:
-    call.current = takeover = Takeover(call.operation, call.payload, call.outer)
-    return takeover, call.terms.on_takeover
-
-
 def decide(call: FunctionCall) -> CallEnd | None:
     """Ask `on_takeover`. `None`: the function runs."""
-    takeover, ask = _takeover(call)
-    try:
-        with takeover:
-            return _decided(call, ask(takeover))
-    except BaseException as error:  # noqa: BLE001 - raised again
-        settle(call, _undecided(call, error))
-        raise leaving(call, error)  # noqa: B904 - its cause is its own
-
-
-async def adecide(call: FunctionCall) -> CallEnd | None:
-    """See decide()."""
-    takeover, ask = _takeover(call)
+    takeover = Takeover(call.operation, call.payload, call.outer)
+    call.current = takeover
+    ask: Any = call.terms.on_takeover
     try:
         with takeover:
             decision = ask(takeover)
-            return _decided(call, await decision if inspect.isawaitable(decision) else decision)
-    except GeneratorExit as closed:  # nothing can be awaited any more
-        settle(call, _undecided(call, closed))
-        raise
+            if inspect.isawaitable(decision):
+                decision = async_to_sync(_awaited)(decision)
+            return _decided(call, decision)
     except BaseException as error:  # noqa: BLE001 - raised again
-        await asettle(call, _undecided(call, error))
+        call.settle(_undecided(call, error))
         raise leaving(call, error)  # noqa: B904 - its cause is its own
+
+
+async def _awaited(decision: Any) -> Any:
+    return await decision
 
 
 def _decided(call: FunctionCall, decision: Any) -> CallEnd | None:

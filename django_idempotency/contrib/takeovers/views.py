@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple
 
-from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
+from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
@@ -13,7 +13,6 @@ from ...core.conclusions import Ending, SettledState, WorkResult
 from ...core.records import MISSING, Outcome, OutcomeKind, shortened
 from ...core.rules import original_request
 from ...core.statuses import HeaderStatus
-from ...engine import threads
 from ...engine.operation import Operation
 from ...errors import ConfigurationError, OperationHeld
 from ...http.call import Call
@@ -21,7 +20,6 @@ from ...http.exchange import set_headers
 from ...http.responses import FINAL, capture, rebuild, render
 from ...instrumentation.outcomes import TAKEN_OVER
 from ...runtime.handle import HELD_FOR
-from ...stores.lending import in_database_thread
 from .decisions import Deciding, Decision, HoldForReview, RunAgain, UseResult
 
 logger = logging.getLogger("django_idempotency")
@@ -71,10 +69,6 @@ class Found(NamedTuple):
     #: The response that was found; `None`: a person must decide.
     response: HttpResponseBase | None
 
-    @property
-    def ending(self) -> Ending:
-        return Ending(WorkResult.KEPT, self.outcome, self.ttl, succeeded=True)
-
 
 def decide(call: Call) -> HttpResponseBase | None:
     """Ask `on_takeover` about a request that has just taken its record over.
@@ -87,43 +81,19 @@ def decide(call: Call) -> HttpResponseBase | None:
     takeover = Takeover(call.operation, call.request)
     try:
         found = _found(call, _asked(takeover, call.terms.on_takeover), takeover)
-    except BaseException as error:
-        call.abandon(error)
+    except BaseException:
+        call.abandon()
         raise
     if found is None:
         return None
-    with call.room():
-        call.operation.settle(found.ending)
+    ending = Ending(WorkResult.KEPT, found.outcome, found.ttl, succeeded=True)
+    call.operation.settle(ending)
     return _conclude(call, found)
-
-
-async def adecide(call: Call) -> HttpResponseBase | None:
-    """See decide()."""
-    takeover = Takeover(call.operation, call.request)
-    try:
-        found = await in_database_thread(
-            _found, call, await _aasked(takeover, call.terms.on_takeover), takeover
-        )
-    except BaseException as error:
-        await call.aabandon(error)
-        raise
-    if found is None:
-        return None
-    with call.room():
-        await threads.asettle(call.operation, found.ending)
-    return await sync_to_async(_conclude)(call, found)
 
 
 def _asked(takeover: Takeover, hook: Any) -> Any:
     """Return what `on_takeover` returns."""
     return async_to_sync(hook)(takeover) if iscoroutinefunction(hook) else hook(takeover)
-
-
-async def _aasked(takeover: Takeover, hook: Any) -> Any:
-    """See _asked(). A sync hook may query a database, which an event loop refuses."""
-    if iscoroutinefunction(hook):
-        return await hook(takeover)
-    return await in_database_thread(hook, takeover)
 
 
 def _found(call: Call, decision: Any, takeover: Takeover) -> Found | None:
@@ -142,10 +112,8 @@ def _found(call: Call, decision: Any, takeover: Takeover) -> Found | None:
                 capture(response, call.terms, call.plan.max_body), takeover.seconds, response
             )
         case HoldForReview():
-            held, said = (
-                takeover.record,
-                "Held: %s %s under %s waits for a person to release its record.",
-            )
+            held = takeover.record
+            said = "Held: %s %s under %s waits for a person to release its record."
             logger.error(said, held.method, held.path, shortened(held.key))
             return Found(OutcomeKind.HELD.outcome(), HELD_FOR, None)
     raise ConfigurationError(
@@ -158,15 +126,18 @@ def _conclude(call: Call, found: Found) -> HttpResponseBase:
 
     Raises `OperationHeld` or `ReplayRefused`.
     """
-    if (response := found.response) is None:
+    response = found.response
+    if response is None:
         raise OperationHeld(headers=FINAL)
     call.authorize(found.outcome)
     call.count(TAKEN_OVER)
-    status, original = HeaderStatus.REPLAYED, original_request(call.operation.ticket)
+    status = HeaderStatus.REPLAYED
+    original = original_request(call.operation.ticket)
     if call.operation.left_as is not SettledState.COMPLETED:
         status = HeaderStatus.LOST
     elif found.outcome.body is not MISSING:
         response = rebuild(found.outcome, spoken=call.spoken, original=original)
-    call.exchange.status, call.exchange.original = status, original
+    call.exchange.status = status
+    call.exchange.original = original
     set_headers(status, response.headers, call.spoken, response.status_code, original=original)
     return response

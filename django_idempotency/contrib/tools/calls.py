@@ -49,9 +49,11 @@ LIST = "tools/list"
 #: of the server.
 NOT_COMPARED = frozenset({"_meta", "inputResponses", "requestState"})
 #: A response may be a stream of server-sent events, each on one line here.
-_EVENTS, _EVENT = "text/event-stream", re.compile(rb"^data: ?(.*?)\r?$", re.MULTILINE)
+_EVENTS = "text/event-stream"
+_EVENT = re.compile(rb"^data: ?(.*?)\r?$", re.MULTILINE)
 #: Codes of JSON-RPC.
-PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
 
 
 class ToolCall(NamedTuple):

@@ -151,7 +151,10 @@ class Tool:
         exclude: Collection[str],
         terms: Mapping[str, Any],
     ) -> None:
-        self.function, self.caller, self.argument, self.window = function, caller, argument, window
+        self.function = function
+        self.caller = caller
+        self.argument = argument
+        self.window = window
         self.context, self.sdk = sdk.context_argument(function)
         self.left_out = {self.context, *exclude}
         names = {*exclude, *([argument] if argument else [])}
@@ -194,14 +197,16 @@ class Tool:
         Raises `KeyMalformed`, `ScopeRequired`, and what hashing and `caller` raise.
         """
         arguments = self.terms.payload(args, kwargs)
-        context, terms = arguments.get(self.context), self.terms
+        context = arguments.get(self.context)
+        terms = self.terms
         sent = sdk.sent_key(context)
         if sent is None and self.argument is not None:
             sent = arguments.get(self.argument)
         if sent is not None:
             key = sdk.well_formed(sent)
         elif self.window is not None:
-            key, terms = derive_key(sdk.session(context), self.compared(arguments)), self.derived
+            key = derive_key(sdk.session(context), self.compared(arguments))
+            terms = self.derived
         else:
             return Call(terms, around=SAID.get())
         named: Any = self.caller(context)
@@ -321,7 +326,8 @@ def working() -> Iterator[None]:
     """Let a tool work in the realm around its call: what it calls has keys of its own, for every
     caller.
     """
-    call, caller = CALL.get(), SAID.get()
+    call = CALL.get()
+    caller = SAID.get()
     assert call is not None, "it is made by Tool.call()"
     if call.window is not None and (current := current_operation()) is not None:
         current.ttl = call.window
@@ -363,7 +369,8 @@ def answered(error: IdempotencyError | Failed) -> Any:
         raise error.error
     if isinstance(error, NotFinal):
         return error.result
-    if (problem := problem_of(error)) is None:
+    problem = problem_of(error)
+    if problem is None:
         raise error
     return sdk.refused(refusal(problem))
 

@@ -14,7 +14,8 @@ from ...errors import KeyMalformed
 from ...functions.names import MAX_KEY, validate_key
 
 #: The member of a call's `_meta` that is its key, and the one that marks a replay in the result's.
-META_KEY, REPLAYED = "idempotency-key", "idempotent-replayed"
+META_KEY = "idempotency-key"
+REPLAYED = "idempotent-replayed"
 
 _SDKS = ("mcp", "fastmcp")
 #: Their classes of results that may say that the tool has failed.

@@ -129,14 +129,17 @@ class CanonicalEncoder:
 
     def encoded(self, value: Any) -> str:
         """Return the encoding of a value, without adding it."""
-        kept, self.parts = self.parts, []
+        kept = self.parts
+        self.parts = []
         self.write(value)
         written = "".join(self.parts)
         self.parts = kept
         return written
 
     def sequence(self, value: Iterable[Any]) -> None:
-        append, writers, index = self.parts.append, _WRITERS, 0
+        append = self.parts.append
+        writers = _WRITERS
+        index = 0
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise _too_deep()
@@ -144,7 +147,8 @@ class CanonicalEncoder:
         try:
             # Reported if an item cannot be hashed.
             for index, item in enumerate(value):  # noqa: B007
-                if (kind := type(item)) is str:
+                kind = type(item)
+                if kind is str:
                     append(f"s{len(item)}:{item}")
                 elif kind is int:
                     append(f"i{item:x};")
@@ -180,7 +184,9 @@ class CanonicalEncoder:
         return layout
 
     def fields(self, layout: _Layout, get: Callable[[Any], Any]) -> None:
-        append, writers, name = self.parts.append, _WRITERS, None
+        append = self.parts.append
+        writers = _WRITERS
+        name = None
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise _too_deep()
@@ -188,7 +194,8 @@ class CanonicalEncoder:
         try:
             for written, name in layout:
                 item = get(name)
-                if (kind := type(item)) is str:
+                kind = type(item)
+                if kind is str:
                     append(f"{written}s{len(item)}:{item}")
                 elif kind is int:
                     append(f"{written}i{item:x};")
@@ -309,7 +316,8 @@ def _find(kind: type) -> _Writer:  # noqa: PLR0911 - one for each rule
         return lambda encoder, value: encoder.write(value._value_)
     if getattr(kind, "__pydantic_root_model__", False):
         return lambda encoder, value: encoder.write(value.root)
-    if (names := field_names(kind)) is not None:
+    names = field_names(kind)
+    if names is not None:
         return _write_fields(kind, names)
     for base in kind.__mro__:
         if base in _INHERITED:

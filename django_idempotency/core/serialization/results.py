@@ -112,7 +112,8 @@ class Results:
         self._decoders = {codec.tag: codec.decode for codec in self._codecs.values()}
         self._root = root
         #: What to do about a class that could be allowed, and about any other type.
-        self._unnamed, self._unknown = unnamed, unknown
+        self._unnamed = unnamed
+        self._unknown = unknown
         #: Returns what stands for a value of another type; the value itself if nothing does.
         self._plain = plain
         self._decode = json.JSONDecoder(object_hook=self._build).raw_decode

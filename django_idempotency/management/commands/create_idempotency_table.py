@@ -27,7 +27,8 @@ class Command(BaseCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        said, only = [], options["store"]
+        said = []
+        only = options["store"]
         for alias in [only] if only else conf.get("STORES"):
             try:
                 store = innermost(stores[alias])

@@ -185,7 +185,8 @@ class Command(ScanningCommand):
     # ----------------------------------------------------------------------------------------- show
 
     def show(self, found: Sought, options: dict[str, Any]) -> None:
-        record, store = found.get(), found.store
+        record = found.get()
+        store = found.store
         shown = lines(
             record,
             store=f"{found.alias} ({' → '.join(type(layer).__name__ for layer in layers(store))})",
@@ -196,7 +197,8 @@ class Command(ScanningCommand):
         )
         for line in shown:
             self.stdout.write(line)
-        if (name := options["execution"]) is not None:
+        name = options["execution"]
+        if name is not None:
             sleeps = "is" if execution(name).has_suspended(record) else "is not"
             self.stdout.write(f"\nIt {sleeps} suspended by the durable execution {plain(name)}.")
 
@@ -233,7 +235,8 @@ class Command(ScanningCommand):
         """Change a record, and yield what has happened."""
 
         def act(store: BaseStore, record_id: UUID, *, audit: Audit) -> Intervention:
-            if (name := options["execution"]) is not None:
+            name = options["execution"]
+            if name is not None:
                 freed = execution(name).release(
                     store, record_id, audit=audit, forgetting=verb.name != "release"
                 )
@@ -343,7 +346,8 @@ def as_line(record: Record) -> str:
 
 
 def as_dict(record: Record) -> dict[str, Any]:
-    response, failure = response_of(record), failure_of(record)
+    response = response_of(record)
+    failure = failure_of(record)
     return {
         "id": str(record.id),
         "status": status_of(record),

@@ -63,7 +63,8 @@ class Command(BaseCommand):
         unguarded = [row for row in found if row.guard in OPEN]
         shown = unguarded if options["unguarded"] else found
         self.stdout.write(as_json(shown) if options["json"] else as_table(shown))
-        if (left := len(asked) - len(found)) and not options["json"]:
+        left = len(asked) - len(found)
+        if left and not options["json"]:
             self.stdout.write(
                 f"\nDjango's admin is left out ({left} routes); a path shows it: "
                 "idempotency_routes admin"

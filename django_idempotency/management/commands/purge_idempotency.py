@@ -65,7 +65,9 @@ class Command(StoreCommand):
         )
 
     def look(self, **options: Any) -> None:
-        self.deleted, self.spent, self.kind = 0, 0, "record"
+        self.deleted = 0
+        self.spent = 0
+        self.kind = "record"
         if self.store.expires_natively:
             self.say(
                 f"The store {self.alias!r} ({type(innermost(self.store)).__name__}) "
@@ -83,7 +85,8 @@ class Command(StoreCommand):
     # -------------------------------------------------------------------------------------- dry run
 
     def count(self, limit: int | None) -> None:
-        store, most = innermost(self.store), limit or COUNTED
+        store = innermost(self.store)
+        most = limit or COUNTED
         due = store.count_due(limit=most)
         if due is None:
             raise CommandError(
@@ -126,7 +129,9 @@ class Command(StoreCommand):
 
         `delete(limit)` returns how many it has deleted, and if there may be more.
         """
-        size, limit, more = options["batch_size"], options["limit"], True
+        size = options["batch_size"]
+        limit = options["limit"]
+        more = True
         while (
             more
             and (asked := size if limit is None else min(size, limit - self.spent - self.deleted))
@@ -163,7 +168,8 @@ class Command(StoreCommand):
     def purge_rows(self, kind: str, purge: Callable[..., int], options: dict[str, Any]) -> int:
         """Delete the rows of an app, and return how many."""
         self.spent += self.deleted
-        self.kind, self.deleted = kind, 0
+        self.kind = kind
+        self.deleted = 0
         self.begin(options)
         self.delete_batches(lambda limit: (purge(limit=limit), True), options)
         return self.deleted

@@ -49,13 +49,11 @@ class DynamoDBClient:
                 "DynamoDBStore needs boto3, which is not installed. Type: pip install "
                 '"django-idempotency[dynamodb]"'
             )
-        self._timeout, self._where, self._config, self._session, self._given = (
-            timeout,
-            where,
-            config,
-            session,
-            client,
-        )
+        self._timeout = timeout
+        self._where = where
+        self._config = config
+        self._session = session
+        self._given = client
         #: The server. Two clients with equal values use the same server.
         self.location = (*where.values(), session, client)
         self._built: Any = None

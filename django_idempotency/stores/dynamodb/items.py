@@ -95,7 +95,8 @@ class Schema:
         if self.static_pk_value is not None and not self.sort_key_attr:
             raise ValueError('"static_pk_value" needs "sort_key_attr", which then holds the id.')
         self.static = self.static_pk_value or "idempotency"
-        given, keys = self.attributes, (self.key_attr, self.sort_key_attr)
+        given = self.attributes
+        keys = (self.key_attr, self.sort_key_attr)
         chosen = {*keys, *given.values()}
         #: Field → its attribute. A name of ours that the project has chosen for another attribute
         #: yields.
@@ -181,7 +182,8 @@ class Schema:
     def _outcome(self, item: Item) -> Outcome | None:
         """Return an item's response; `None` if there is none, or it cannot be read."""
         try:
-            kind, name = FIELDS["outcome"], self.names["outcome"]
+            kind = FIELDS["outcome"]
+            name = self.names["outcome"]
             answer: Outcome | None = kind.unpack(item[name][kind.type])
         except Exception:  # noqa: BLE001 - as above
             return None

@@ -192,7 +192,8 @@ class DynamoDBStore(BaseStore):
         if settlement.new_life:
             values |= {name: getattr(rules.born(ticket, now), name) for name in _LIFE}
             values["operation"] = settlement.operation
-        seen, once = {"owner": settlement.fence}, () if settlement.new_life else ("completed_at",)
+        seen = {"owner": settlement.fence}
+        once = () if settlement.new_life else ("completed_at",)
         change = partial(self.schema.change, ticket.id, seen=seen, once=once)
         if settlement.expires_in is None:
             changes = [change(values)]
@@ -256,7 +257,8 @@ class DynamoDBStore(BaseStore):
             now = self._clock()
             operation, arguments = self.schema.scan(size)
             found = self.client.ask(operation, **arguments, **start)
-            records, unreadable = list[Record](), 0
+            records = list[Record]()
+            unreadable = 0
             for item in found.get("Items", ()):
                 try:
                     record = self.schema.record(item, self.schema.id_of(item), now)

@@ -22,7 +22,8 @@ def create(client: DynamoDBClient, schema: Schema, *, dry_run: bool = False) -> 
 
 
 def _create(boto: Any, schema: Schema, dry_run: bool) -> Iterator[str]:
-    table, ttl = schema.table, schema.names["ttl"]
+    table = schema.table
+    ttl = schema.names["ttl"]
     found = _described(boto, table)
     if found is None:
         if dry_run:

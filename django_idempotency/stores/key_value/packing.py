@@ -81,7 +81,8 @@ _OUTCOME = struct.Struct(">BHII")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
 #: Flags of an outcome: it has a body; the body is deflated.
-_BODY, _DEFLATED = 1, 2
+_BODY = 1
+_DEFLATED = 2
 
 
 class Malformed(ValueError):
@@ -157,14 +158,17 @@ def pack_outcome(outcome: Outcome | None) -> bytes:
     if outcome is None:
         return b""
     headers = json.dumps(outcome.headers, separators=(",", ":")).encode()
-    flags, body = 0, b""
+    flags = 0
+    body = b""
     if not isinstance(outcome.body, Missing):
-        flags, body = _BODY, outcome.body
+        flags = _BODY
+        body = outcome.body
     size = len(body)
     # Which was deflated before.
     deflates = DEFLATE_ABOVE < size <= INFLATE_LIMIT and not is_sealed(outcome)
     if deflates and len(deflated := zlib.compress(body, 1)) < size:
-        flags, body = flags | _DEFLATED, deflated
+        flags = flags | _DEFLATED
+        body = deflated
     return _OUTCOME.pack(flags, outcome.status, len(headers), size) + headers + body
 
 

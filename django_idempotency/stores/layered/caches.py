@@ -178,7 +178,8 @@ class CircuitBreaker:
     def _report(self, error: Exception, *, down: bool) -> None:
         with self._lock:
             now = self._clock()
-            self._failing, self._again = down, now + PAUSE
+            self._failing = down
+            self._again = now + PAUSE
             if warns := now - self._warned >= WARN_EVERY:
                 self._warned = now
         with suppress(Exception):

@@ -31,7 +31,8 @@ def check_front(*, alias: str, nested: Nested, built: Built) -> Iterator[CheckMe
     `nested` has, for each alias of STORES, the aliases that its OPTIONS name, by option. `built`
     returns the store of an alias; `None`: it cannot be built, and another check reports it.
     """
-    aliases, front = list(nested), nested[alias].get("front", "")
+    aliases = list(nested)
+    front = nested[alias].get("front", "")
     ours = _places(alias, nested, built)
     for other in aliases[aliases.index(alias) + 1 :]:
         theirs = _places(other, nested, built)
@@ -49,5 +50,6 @@ def _places(alias: str, nested: Nested, built: Built) -> tuple[Any, Any] | None:
     """Return where a store keeps its copies, and where its records; `None`: it has no front, or
     that is unknown.
     """
-    front, store = built(nested[alias].get("front", "")), built(alias)
+    front = built(nested[alias].get("front", ""))
+    store = built(alias)
     return None if front is None or store is None else (records_of(front), records_of(store))

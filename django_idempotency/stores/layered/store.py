@@ -20,7 +20,7 @@ from ...core.conclusions import settled as settled_record
 from ...core.concurrency import new_lock
 from ...core.interventions import Intervention, Wanted
 from ...core.records import Record, Settlement, Status, Ticket
-from ..base import Audit, BaseStore
+from ..base import Audit, BaseStore, Guard
 from ..wrapper import WrappedStore
 from .caches import CircuitBreaker, RecordCache
 
@@ -111,7 +111,8 @@ class LayeredStore(WrappedStore):
             return known
         asked = self._clock()
         record = self.store.claim(ticket)
-        if (copy := self._copy(ticket, record, asked)) is not None:
+        copy = self._copy(ticket, record, asked)
+        if copy is not None:
             self._put(copy)
         return record
 
@@ -144,6 +145,14 @@ class LayeredStore(WrappedStore):
         if settled:
             self._after_commit(ticket, settlement, began)
         return settled
+
+    def commit(self, guard: Guard, ticket: Ticket, settlement: Settlement) -> bool:
+        began = self._clock()
+        try:
+            return self.store.commit(guard, ticket, settlement)
+        finally:
+            if guard.committed:  # also if only a callback of the COMMIT has failed
+                self._after_commit(ticket, settlement, began)
 
     def _after_commit(self, ticket: Ticket, settlement: Settlement, began: float) -> None:
         self.store.after_commit(partial(self._committed, ticket, settlement, began))

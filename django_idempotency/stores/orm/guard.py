@@ -1,11 +1,14 @@
 """The guard of `atomic`: the transaction of the work, which begins with the record's lock, and is
 known again at its end.
+
+There is one rule. If a transaction is open on the record's database, the guard joins it; else it
+begins one, and its commit() is the settle and the COMMIT.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from types import TracebackType
@@ -20,12 +23,12 @@ from ...errors import (
     DurableInsideGuard,
     ImplicitCommit,
     OutcomeUnknown,
+    OwnershipLost,
     StoreUnavailable,
     TransactionLost,
 )
 from ..base import Guard
-from ..blocks import OFFERED, Before, offered
-from ..marks import RollbackMarks, given_up
+from ..interrupted import Before, given_up
 from . import database_errors
 from .database_errors import translate
 from .dialects.base import IDLE, IN_ERROR
@@ -33,7 +36,7 @@ from .dialects.ending import ends_within
 
 if TYPE_CHECKING:
     from .dialects.ending import Ending
-    from .dialects.transactions import WorkTransaction
+    from .dialects.transactions import Bound, WorkTransaction
     from .statements import Statements
 
 logger = logging.getLogger("django_idempotency")
@@ -45,8 +48,6 @@ class ActiveGuard:
     #: The alias of its database, and the id of its record.
     name: tuple[str, UUID]
     ended = False
-    #: The transaction that can settle the record with its COMMIT, if there is one.
-    transaction: WorkTransaction | None = None
 
 
 #: The guards of this thread or task. A row lock does not stop its own transaction.
@@ -75,12 +76,35 @@ class InnerGuard(Guard):
     committed = False
 
 
-class TransactionGuard(RollbackMarks, Guard):
+class TransactionGuard(Guard):
     """A locked row inside the work's own transaction.
 
-    Entering it begins the transaction and locks the row. Its exit commits, or rolls back what was
-    marked for rollback. In a caller's transaction, only its savepoint is visible to us.
+    Entering it begins the transaction and locks the row. commit() writes the row and commits. Its
+    exit commits what has nothing to write, and rolls back what was marked for rollback. In a
+    caller's transaction, only its savepoint is visible to us.
     """
+
+    #: Did the project say set_rollback(True), before any error marked the transaction?
+    asked = False
+    #: The error for which the database has rolled the transaction back, or (InnoDB's lock wait
+    #: timeout) may have.
+    _given_up: Error | None = None
+    _raced: Error | None = None
+    #: What heard set_rollback() before us, such as the guard of a caller.
+    _heard_before: Callable[[bool], None] | None = None
+    #: The transaction that begins with the lock and settles with its COMMIT, if there can be one.
+    _own: WorkTransaction | None = None
+    #: What begins and ends the transaction.
+    _transaction: AbstractContextManager[None] | None = None
+    _savepoint: str | None = None
+    _over = False
+    #: How much the connection had written when the work began; `None`: that was not asked.
+    _written: Any = None
+    _loss_is_logged = False
+    #: In a caller's transaction: does the savepoint stay when the work is over?
+    _keeps = False
+    #: May the work have begun? Until then the transaction has statements of ours only.
+    _is_marked = False
 
     def __init__(
         self,
@@ -94,36 +118,24 @@ class TransactionGuard(RollbackMarks, Guard):
     ) -> None:
         """`combine`: our own transaction settles with its COMMIT, where the driver can."""
         self.committed = False
-        self._sql, self._dialect, self._ticket = sql, sql.dialect, ticket
-        self._takeover, self._claimed = takeover, claimed
-        connection = self._connection = connections[using]
+        self._sql = sql
+        self._dialect = sql.dialect
+        self._ticket = ticket
+        self._takeover = takeover
+        self._claimed = claimed
+        self._combines = combine
+        connection = connections[using]
+        self._connection = connection
+        #: Is there a transaction around ours?
+        self._joined = connection.in_atomic_block
         self._before = Before(
             connection,
-            connection.in_atomic_block,
+            self._joined,
             len(connection.atomic_blocks),
             len(connection.savepoint_ids),
         )
-        #: The request's own transaction, which this guard takes over.
-        self._block = block = None if OFFERED.get() is None else offered(using)
-        #: Is there a transaction around ours?
-        self._joined = connection.in_atomic_block if block is None else block.joined
-        #: The transaction that begins with the lock and settles with its COMMIT, if there can be
-        #: one here.
-        self._own: WorkTransaction | None = None
-        self._combines = combine and block is None
-        #: What begins and ends the transaction.
-        self._transaction: AbstractContextManager[None] | None = None
-        self._active = active = ActiveGuard()
-        active.name = (using, ticket.id)
-        self._savepoint: str | None = None
-        self._over = False
-        #: How much the connection had written when the work began; `None`: that was not asked.
-        self._written: Any = None
-        self._loss_is_logged = False
-        #: In a caller's transaction: does the savepoint stay when the work is over?
-        self._keeps = False
-        #: May the work have begun? Until then the transaction has statements of ours only.
-        self._is_marked = False
+        self._active = ActiveGuard()
+        self._active.name = (using, ticket.id)
 
     # ---------------------------------------------------------------------------------------- begin
 
@@ -145,24 +157,23 @@ class TransactionGuard(RollbackMarks, Guard):
 
     def _begin(self) -> None:
         """Begin the transaction, and lock the record."""
-        connection, block = self._connection, self._block
-        if block is not None:
-            begins: AbstractContextManager[None] = block.taken_over()
-        else:
-            if self._combines and not self._joined and connection.get_autocommit():
-                self._own = self._active.transaction = self._dialect.own_transaction(connection)
-            begins = self._own or transaction.atomic(using=connection.alias)
+        connection = self._connection
+        if self._combines and not self._joined and connection.get_autocommit():
+            self._own = self._dialect.own_transaction(connection)
+        begins = self._own or transaction.atomic(using=connection.alias)
         begins.__enter__()
         self._transaction = begins
-        with nullcontext() if block is None else self._locking():
-            self._lock()
+        self._lock()
 
     def _lock(self) -> None:
         """Lock the row and read it: what may have changed since our claim, or all of it.
 
         Read the transaction's id, too.
         """
-        sql, connection, own, claimed = self._sql, self._connection, self._own, self._claimed
+        sql = self._sql
+        connection = self._connection
+        own = self._own
+        claimed = self._claimed
         bound = sql.lock(self._ticket, takeover=self._takeover, brief=claimed is not None)
         row = sql.fetched(connection, bound) if own is None else own.lock(bound)
         if not sql.lock_reads:
@@ -170,7 +181,8 @@ class TransactionGuard(RollbackMarks, Guard):
         if row is None:
             return
         if self._dialect.transaction_id:
-            row, self.transaction_id = row[:-1], row[-1]
+            self.transaction_id = row[-1]
+            row = row[:-1]
         self.finds_loss = own is not None or self.transaction_id is not None
         if claimed is None:
             self.record = sql.record(row, connection)
@@ -180,34 +192,17 @@ class TransactionGuard(RollbackMarks, Guard):
         if (owner, status, attempt) == (claimed.owner, claimed.status, claimed.attempt):
             self.record = claimed
 
-    @contextmanager
-    def _locking(self) -> Iterator[None]:
-        """In a request's block, let a lock that fails break nothing else: its savepoint is rolled
-        back.
-        """
-        if self._dialect.transaction_id:
-            with transaction.atomic(using=self._connection.alias):
-                yield
-            return
-        self._make_savepoint()
-        try:
-            yield
-        except BaseException:
-            self._undo_to_savepoint()
-            raise
-
     def _watch(self) -> None:
         """From here on, refuse what would end the transaction, or needs one of its own, and note
         how it ends.
         """
         connection = self._connection
-        if self._block is None:
-            connection.atomic_blocks[-1] = self  # type: ignore[call-overload] # see _from_testcase
-            if not self._joined:
-                transaction.on_commit(self._mark_committed, using=connection.alias)
-                # Without us, close_old_connections() in the work does no harm: it may find no
-                # transaction open.
-                connection.close_if_unusable_or_obsolete = _stay  # type: ignore[method-assign]
+        connection.atomic_blocks[-1] = self  # type: ignore[call-overload] # see _from_testcase
+        if not self._joined:
+            transaction.on_commit(self._mark_committed, using=connection.alias)
+            # Without us, close_old_connections() in the work does no harm: it may find no
+            # transaction open.
+            connection.close_if_unusable_or_obsolete = _stay  # type: ignore[method-assign]
         self._heard_before = vars(connection).get("set_rollback")
         connection.set_rollback = self._hear  # type: ignore[method-assign]
         connection.execute_wrappers.append(self._notice)
@@ -215,6 +210,34 @@ class TransactionGuard(RollbackMarks, Guard):
         ACTIVE_GUARDS.set(frozenset([*held, self._active]))
 
     # ------------------------------------------------------------------------------------------ end
+
+    def commit(self, bound: Bound) -> None:
+        """Write the record by a statement that must update one row, and commit. The guard is over.
+
+        Raises `OwnershipLost` if it updates none, `TransactionLost` if the transaction is not ours
+        any more, `LostRace` or `StoreUnavailable` if the statement fails, and the error of a COMMIT
+        that has failed: everything was rolled back. `OutcomeUnknown`: COMMIT was not answered. The
+        error of an `on_commit` callback: everything is committed.
+        """
+        if self._own is not None:
+            self._own.settling = bound
+        else:
+            self._write(bound)
+        self.__exit__(None, None, None)
+        if not self.committed:
+            raise TransactionLost
+
+    def _write(self, bound: Bound) -> None:
+        """Update the record. In a caller's transaction that alone can be done."""
+        try:
+            settled = self._sql.written(self._connection, bound) == 1
+        except Error as error:
+            if self.transaction_id is not None and self.lost():
+                raise TransactionLost from error
+            translate(error, self._connection.alias)
+        if not settled:
+            self.set_rollback()
+            raise TransactionLost if self.lost() else OwnershipLost
 
     def __exit__(
         self,
@@ -224,22 +247,11 @@ class TransactionGuard(RollbackMarks, Guard):
     ) -> None:
         if self._over:
             return
-        connection, active = self._connection, self._active
-        outermost = self._block is None and not self._joined
         try:
             self._over = True  # we remove the last wrapper, which may not be ours
-            undone = error is None and outermost and connection.needs_rollback
-            active.ended, active.transaction = True, None
-            # Not reset(): under ASGI the guard may end in another copy of the context.
-            ACTIVE_GUARDS.set(frozenset([one for one in ACTIVE_GUARDS.get() if not one.ended]))
+            undone = error is None and not self._joined and self._connection.needs_rollback
             try:
-                connection.execute_wrappers.pop()
-                if self._heard_before is None:
-                    del connection.set_rollback
-                else:
-                    connection.set_rollback = self._heard_before  # type: ignore[method-assign, assignment]
-                if outermost:
-                    del connection.close_if_unusable_or_obsolete
+                self._leave()
                 self._keeps = error is None and self._joined and not self.needs_rollback()
                 # An exception holds its frames, and these a cursor and us: nothing of it may wait
                 # for garbage collection.
@@ -259,19 +271,28 @@ class TransactionGuard(RollbackMarks, Guard):
 
         What an interrupt has left open is rolled back by closing its connection.
         """
-        connection, active = self._connection, self._active
         self._over = True
-        active.ended, active.transaction = True, None
-        ACTIVE_GUARDS.set(frozenset([one for one in ACTIVE_GUARDS.get() if not one.ended]))
         if self._own is not None:
             self._own.restore()
-        if vars(connection).get("set_rollback") == self._hear:
-            self.leave()
+        self._leave()
+        self._before.restore()
+
+    def _leave(self) -> None:
+        """Give back what _watch() has replaced. May be called any number of times."""
+        self._active.ended = True
+        # Not reset(): under ASGI the guard may end in another copy of the context.
+        ACTIVE_GUARDS.set(frozenset([one for one in ACTIVE_GUARDS.get() if not one.ended]))
+        connection = self._connection
+        own = vars(connection)
         if self._notice in connection.execute_wrappers:
             connection.execute_wrappers.remove(self._notice)
-        if self._block is None and not self._joined:
-            vars(connection).pop("close_if_unusable_or_obsolete", None)
-        self._before.restore()
+        if own.get("set_rollback") == self._hear:
+            if self._heard_before is None:
+                own.pop("set_rollback")
+            else:
+                own["set_rollback"] = self._heard_before
+        if not self._joined:
+            own.pop("close_if_unusable_or_obsolete", None)
 
     def _end(self, error: BaseException | None, *, undone: bool = False) -> None:
         """End the transaction, if it has begun.
@@ -281,12 +302,9 @@ class TransactionGuard(RollbackMarks, Guard):
         """
         try:
             if self._transaction is not None:
-                raised = (
-                    (None, None, None)
-                    if error is None
-                    else (type(error), error, error.__traceback__)
-                )
-                self._transaction.__exit__(*raised)
+                kind = None if error is None else type(error)
+                trace = None if error is None else error.__traceback__
+                self._transaction.__exit__(kind, error, trace)
         except Error as failed:
             if undone:
                 return
@@ -331,7 +349,7 @@ class TransactionGuard(RollbackMarks, Guard):
         return Rollback.NONE
 
     def count_writes(self) -> None:
-        if self._dialect.counts_in_transaction and not self._joined and self._block is None:
+        if self._dialect.counts_in_transaction and not self._joined:
             return  # nothing was written in it before the work
         try:
             with self._unnoticed():
@@ -370,9 +388,7 @@ class TransactionGuard(RollbackMarks, Guard):
 
     def mark(self) -> None:
         self._is_marked = True
-        if self._block is not None:
-            self._block.take(self._mark_committed)
-        elif self.transaction_id is None and self._own is None and not self._joined:
+        if self.transaction_id is None and self._own is None and not self._joined:
             try:
                 self._make_savepoint()
             except Error as error:
@@ -385,19 +401,6 @@ class TransactionGuard(RollbackMarks, Guard):
             name = f"django_idempotency_{len(connection.savepoint_ids)}"
             self._execute(connection.ops.savepoint_create_sql(name))
             self._savepoint = name
-
-    def _undo_to_savepoint(self) -> None:
-        """Undo what followed our savepoint.
-
-        If that fails, as after a lost connection, the whole transaction is rolled back.
-        """
-        name, self._savepoint = self._savepoint, None
-        try:
-            if name is not None:
-                self._execute(self._connection.ops.savepoint_rollback_sql(name))
-                self._execute(self._connection.ops.savepoint_commit_sql(name))
-        except Error:
-            self._connection.needs_rollback = True
 
     def _execute(self, sql: str) -> None:
         with self._connection.cursor() as cursor:
@@ -430,7 +433,8 @@ class TransactionGuard(RollbackMarks, Guard):
         )
 
     def _is_signed(self, status: int | None) -> bool:
-        connection, marked = self._connection, self._connection.needs_rollback
+        connection = self._connection
+        marked = connection.needs_rollback
         if not connection.in_atomic_block:
             return False
         if self._savepoint is None and self.transaction_id is None and not marked:
@@ -456,18 +460,15 @@ class TransactionGuard(RollbackMarks, Guard):
                 cursor.execute(f"SELECT {self._dialect.transaction_id}")
                 return bool(cursor.fetchone()[0] == self.transaction_id)
         if self._savepoint is not None:
-            name, self._savepoint = self._savepoint, None
+            name = self._savepoint
+            self._savepoint = None
             self._execute(connection.ops.savepoint_commit_sql(name))
         elif connection.savepoint_ids:  # Django's, to which the caller's transaction returns next
             self._execute(connection.ops.savepoint_rollback_sql(connection.savepoint_ids[-1]))
         return True
 
     def set_rollback(self) -> None:
-        if (
-            not self._over
-            and self._connection.in_atomic_block
-            and (self._block is None or self._block.taken)
-        ):
+        if not self._over and self._connection.in_atomic_block:
             transaction.set_rollback(True, using=self._connection.alias)
 
     @contextmanager
@@ -491,6 +492,18 @@ class TransactionGuard(RollbackMarks, Guard):
 
     def _mark_committed(self) -> None:
         self.committed = True
+
+    def _hear(self, rollback: bool) -> None:
+        """Stand in for the connection's `set_rollback()`. A mark that was not set by that is an
+        error's: Django sets it for an exception that leaves an atomic() block.
+        """
+        connection = self._connection
+        asked = rollback and (self.asked or not connection.needs_rollback)
+        if self._heard_before is None:
+            type(connection).set_rollback(connection, rollback)
+        else:
+            self._heard_before(rollback)
+        self.asked = asked
 
     def _notice(self, execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
         if self._over:

@@ -67,7 +67,8 @@ def _columns(change: interventions.Change, ticket: Ticket) -> dict[str, Any]:
 
     A response that stays is left as it is, even one that cannot be read.
     """
-    settlement, outcome = change.settlement, change.settlement.outcome
+    settlement = change.settlement
+    outcome = change.settlement.outcome
     columns: dict[str, Any] = {
         "owner": ticket.owner,
         "status": settlement.status.value,

@@ -18,7 +18,8 @@ from ...core.records import Counted, Repeats
 from ...models import RepeatCount
 
 #: Rows that a batch deletes at most whose records are purged, for each that it adds; and at least.
-DELETED, LEAST_DELETED = 2, 100
+DELETED = 2
+LEAST_DELETED = 100
 
 
 def add(using: str, batch: Sequence[Counted]) -> None:

@@ -341,9 +341,11 @@ class Statements:
 
         It is bounded by that, not by the table.
         """
-        deadline, key = self._quote("purge_at"), self._quote("id")
+        deadline = self._quote("purge_at")
+        key = self._quote("id")
         seen = self._seen if bodies else self._seen_without_body
-        where, values = "", list[Any]()
+        where = ""
+        values = list[Any]()
         if after is not None:
             where = f"WHERE {deadline} >= %s AND ({deadline} > %s OR {key} > %s) "
             values = [after[0], after[0], after[1].hex]
@@ -355,7 +357,8 @@ class Statements:
     # -------------------------------------------------------------------------------------- writing
 
     def insert(self, ticket: Ticket, operation: UUID, *, joined: bool) -> Bound:
-        lease, ttl = self._delay(ticket.lease), self._delay(ticket.ttl)
+        lease = self._delay(ticket.lease)
+        ttl = self._delay(ticket.ttl)
         return self._insert(joined, ticket.guarantee), [
             *(ticket.id.hex, ticket.scope, ticket.key, ticket.method, ticket.path),
             *(ticket.digest, ticket.owner.hex, operation.hex),
@@ -513,15 +516,14 @@ class Statements:
         return uuid_of(row[0])
 
     def _owned(self, tickets: Sequence[Ticket]) -> tuple[str, list[Any]]:
-        quote, marks = self._quote, ", ".join(["%s"] * len(tickets))
+        quote = self._quote
+        marks = ", ".join(["%s"] * len(tickets))
         where = (
             f"WHERE {quote('id')} IN ({marks}) AND {quote('owner')} IN ({marks}) AND "
             f"{quote('status')} = %s"
         )
-        ids, owners = (
-            [ticket.id.hex for ticket in tickets],
-            [ticket.owner.hex for ticket in tickets],
-        )
+        ids = [ticket.id.hex for ticket in tickets]
+        owners = [ticket.owner.hex for ticket in tickets]
         return where, [*ids, *owners, Status.RUNNING.value]
 
     def _bind(  # noqa: PLR0917 - one UPDATE, with everything that may differ
@@ -578,7 +580,8 @@ class Statements:
         table = self._at(location)
         given = {"created_at": self.dialect.clock}
         if completes:  # a retried settle keeps the time that the first one wrote
-            done, now = self._quote("completed_at"), self.dialect.clock
+            done = self._quote("completed_at")
+            now = self.dialect.clock
             given["completed_at"] = now if "created_at" in columns else f"COALESCE({done}, {now})"
         given |= dict.fromkeys(("lease_until", "expires_at"), self.dialect.later)
         given["purge_at"] = (

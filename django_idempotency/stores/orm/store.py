@@ -25,7 +25,7 @@ from ...errors import (
     TransactionLeftOpen,
 )
 from ..base import Audit, BaseStore, Guard, Purged, Scanned
-from ..blocks import Before, drop_if_cut, in_transaction
+from ..interrupted import Before, drop_if_cut, in_transaction
 from . import database_errors
 from .database_errors import translate, translated
 from .guard import ACTIVE_GUARDS, InnerGuard, TransactionGuard
@@ -169,7 +169,8 @@ class ORMStore(BaseStore):
             # still open.
             if joined or not database_errors.lost_race(error):
                 raise
-            if (row := sql.fetched(connection, sql.select(ticket.id))) is None:
+            row = sql.fetched(connection, sql.select(ticket.id))
+            if row is None:
                 raise
             return sql.record(row, connection)
         row = sql.fetched(connection, sql.select(ticket.id, joined=joined))
@@ -208,23 +209,17 @@ class ORMStore(BaseStore):
 
     # -------------------------------------------------------------------------------- settle, purge
 
-    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """See BaseStore.settle().
+    def commit(self, guard: Guard, ticket: Ticket, settlement: Settlement) -> bool:
+        """See BaseStore.commit(), and TransactionGuard.commit() for what it raises."""
+        assert isinstance(guard, TransactionGuard), "this store has made it"
+        guard.commit(self._statements.settle(ticket, settlement))
+        return True
 
-        Inside a guard that settles with its COMMIT, that one finds out whether it was ours.
-        """
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         connection = connections[self.using]
         if settlement.alone:
             refuse_left_open(connection)
         bound = self._statements.settle(ticket, settlement)
-        for active in ACTIVE_GUARDS.get():
-            if (
-                active.name == (self.using, ticket.id)
-                and active.transaction is not None
-                and not active.ended
-            ):
-                active.transaction.settling = bound
-                return True
         try:
             return self._statements.written(connection, bound) == 1
         except Error as error:
@@ -285,7 +280,8 @@ class ORMStore(BaseStore):
 
         Requests may hold every connection of a pool until their leases are renewed.
         """
-        before, own = self._connection, connections.create_connection(self.using)
+        before = self._connection
+        own = connections.create_connection(self.using)
         options = {
             name: value for name, value in own.settings_dict["OPTIONS"].items() if name != "pool"
         }
@@ -391,7 +387,8 @@ class ORMStore(BaseStore):
 # never left.
 
 #: libpq's number for no transaction, and for a connection that is lost.
-_IDLE, _LOST = 0, 4
+_IDLE = 0
+_LOST = 4
 #: In the status that MySQL and MariaDB send with each response: a transaction is open.
 _IN_TRANSACTION = 1
 

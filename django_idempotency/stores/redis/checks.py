@@ -90,7 +90,8 @@ def check_server(
         yield E051(alias=alias, version=version)
     if copies_only:
         return  # copies may be evicted at any time
-    policy, limit = server.get("maxmemory_policy", "noeviction"), int(server.get("maxmemory", 0))
+    policy = server.get("maxmemory_policy", "noeviction")
+    limit = int(server.get("maxmemory", 0))
     if limit and policy != "noeviction":
         yield W061(
             alias=alias, policy=policy, maxmemory=server.get("maxmemory_human") or f"{limit} bytes"

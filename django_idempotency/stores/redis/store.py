@@ -22,7 +22,12 @@ from .checks import check_cache, check_server
 from .client import Call, NotReplicated, RedisClient
 
 #: Our scripts, in the folder scripts.
-CLAIM, CHANGE, RENEW, GET, DROP, PUT = "claim", "change", "renew", "get", "drop", "put"
+CLAIM = "claim"
+CHANGE = "change"
+RENEW = "renew"
+GET = "get"
+DROP = "drop"
+PUT = "put"
 
 #: The longest `timeout`, in seconds. After that, the client of the request has given up.
 MAX_TIMEOUT = 60
@@ -250,7 +255,8 @@ class RedisStore(BaseStore):
             yield self._scanned(names, answers, bodies=bodies)
 
     def _scanned(self, names: Sequence[str], answers: Sequence[bytes], *, bodies: bool) -> Scanned:
-        records, unreadable = list[Record](), 0
+        records = list[Record]()
+        unreadable = 0
         for name, answer in zip(names, answers, strict=True):
             now, found = packing.clocked(answer)
             if not found:  # it has expired since

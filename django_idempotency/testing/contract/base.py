@@ -175,7 +175,9 @@ class Contract:
 
         Return what was audited.
         """
-        inner, looked, audited = innermost(store), list[Record](), list[Record]()
+        inner = innermost(store)
+        looked = list[Record]()
+        audited = list[Record]()
         look = inner.get
 
         def look_once(record_id: UUID) -> Record | None:

@@ -4,8 +4,10 @@ owners; and the guard.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -14,6 +16,7 @@ from ...core.conclusions import SettledState
 from ...core.hashing import first_operation, next_operation
 from ...core.records import Guarantee, Status, Ticket
 from ...core.rules import Busy, Execute, Mismatch, Replay
+from ...errors import OwnershipLost
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import OUTCOMES, Contract, seconds
@@ -33,9 +36,12 @@ STATES: dict[str, tuple[float, float, SettledState | None]] = {
     "lapsed, expired": (500, 500, None),
 }
 
-AGAIN, CRASHED = Execute(attempt=2), Execute(attempt=2, takeover=True)
-ANEW, TO_BE_BORN = Execute(attempt=1), Execute(attempt=1, new_life=True)
-BUSY, REPLAY = Busy(retry_after=1000), Replay(outcome=OUTCOMES[0], attempt=1)
+AGAIN = Execute(attempt=2)
+CRASHED = Execute(attempt=2, takeover=True)
+ANEW = Execute(attempt=1)
+TO_BE_BORN = Execute(attempt=1, new_life=True)
+BUSY = Busy(retry_after=1000)
+REPLAY = Replay(outcome=OUTCOMES[0], attempt=1)
 
 #: Which record a claim meets, with the same request or another one; its verdict with `lease`, where
 #: it takes what it can, and with `atomic`, where it leaves that to the guard.
@@ -115,7 +121,8 @@ class Claims(Contract):
 
     def test_the_longest_key(self, store: BaseStore) -> None:
         """A key of 255 characters is kept unchanged, and its last character counts."""
-        one, other = make_ticket(key="k" * 254 + "1"), make_ticket(key="k" * 254 + "2")
+        one = make_ticket(key="k" * 254 + "1")
+        other = make_ticket(key="k" * 254 + "2")
         assert [store.claim(ticket).key for ticket in (one, other)] == [one.key, other.key]
 
     def test_odd_names(self, store: BaseStore) -> None:
@@ -173,7 +180,8 @@ class Claims(Contract):
             else:
                 self.leave(store, ticket, leave, OUTCOMES[0])
         self.elapse(store, 1000)
-        found, expected = {}, {}
+        found = {}
+        expected = {}
         for state, body, in_lease, in_atomic in MEETINGS:
             ticket = make_ticket(key=f"{state} {body!r}", body=body, guarantee=guarantee)
             before = self.known(store, ticket)
@@ -239,8 +247,10 @@ class Claims(Contract):
         first claim.
         """
         self.lapsed(store, request_id="first")
-        second, third = make_ticket(request_id="2" * 128), make_ticket()
-        claimed, stored = store.claim(second), self.stored(store, second)
+        second = make_ticket(request_id="2" * 128)
+        third = make_ticket()
+        claimed = store.claim(second)
+        stored = self.stored(store, second)
         assert rules.original_request(claimed) == rules.original_request(stored) == "2" * 128
         self.leave(store, second, SettledState.BOUND)
         assert rules.original_request(store.claim(third)) == str(third.owner)
@@ -285,10 +295,8 @@ class Claims(Contract):
         """
         # Otherwise real time passes as well, and would cross the edge.
         margin = 0.001 if self.frozen else 5.0
-        lapsing, expiring = (
-            make_ticket(key="lapsing", lease=600),
-            make_ticket(key="expiring", ttl=600),
-        )
+        lapsing = make_ticket(key="lapsing", lease=600)
+        expiring = make_ticket(key="expiring", ttl=600)
         store.claim(lapsing)
         self.complete(store, expiring)
         self.elapse(store, 600 - margin)
@@ -352,11 +360,10 @@ class Guards(Contract):
             together(store, [partial(self._call, number) for number in range(16)])
 
     def _call(self, number: int, store: BaseStore) -> None:
-        policy, other_policy = POLICIES[number % 2], POLICIES[1 - number % 2]
-        outer, inner = (
-            make_ticket(key=f"outer-{number}", **policy),
-            make_ticket(key=f"inner-{number}", **other_policy),
-        )
+        policy = POLICIES[number % 2]
+        other_policy = POLICIES[1 - number % 2]
+        outer = make_ticket(key=f"outer-{number}", **policy)
+        inner = make_ticket(key=f"inner-{number}", **other_policy)
         run = self.claim(store, outer)
         with store.guard(outer):
             nested = self.claim(store, inner)
@@ -393,15 +400,33 @@ class Guards(Contract):
             assert calls == ["now"]
 
     def test_settled_under_guard(self, store: BaseStore) -> None:
-        """The guard returns our row, locked, and the response is there when the guard has ended."""
+        """The guard returns our row, locked. commit() writes the response and ends the guard."""
         ticket = self._atomic(store)
         run = self.claim(store, ticket)
         with store.guard(ticket) as guard:
             assert guard.record is not None
             assert (guard.committed, guard.record.owner) == (False, ticket.owner)
-            assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
-        assert guard.committed is True
-        assert self.stored(store, ticket).outcome == self.outcomes[0]
+            settlement = self.settlement(ticket, SettledState.COMPLETED, run, self.outcomes[0])
+            assert store.commit(guard, ticket, settlement) is True
+            assert guard.committed is True
+            assert self.stored(store, ticket).outcome == self.outcomes[0]
+
+    def test_overtaken_under_guard(self, store: BaseStore) -> None:
+        """commit() of a record that another owns commits nothing."""
+        ticket = self._atomic(store)
+        key = make_ticket(key="written with it")
+        run = self.claim(store, ticket)
+        theirs = self.known(store, ticket)._replace(owner=uuid4())
+        settlement = self.settlement(
+            ticket, SettledState.COMPLETED, run, self.outcomes[0], fence=theirs
+        )
+        with suppress(OwnershipLost), store.guard(ticket) as guard:
+            store.claim(key)
+            assert store.commit(guard, ticket, settlement) is False
+            guard.set_rollback()
+        assert guard.committed is False
+        assert self.stored(store, ticket).status is Status.RUNNING
+        assert store.get(key.id) is None
 
     def test_given_up_under_guard(self, store: BaseStore) -> None:
         """What was settled is rolled back with its transaction."""
@@ -428,7 +453,7 @@ class Guards(Contract):
             settlement = self.settlement(
                 second, SettledState.COMPLETED, takeover, self.outcomes[0], fence=guard.record
             )
-            assert store.settle(second, settlement) is True
+            assert store.commit(guard, second, settlement) is True
         record = self.stored(store, second)
         assert (record.owner, record.attempt, record.outcome) == (second.owner, 2, self.outcomes[0])
         assert record.request_id == "req-2"
@@ -439,7 +464,8 @@ class Guards(Contract):
 
         Another key is unaffected.
         """
-        ticket, other = self._atomic(store), make_ticket(key="other", guarantee=Guarantee.ATOMIC)
+        ticket = self._atomic(store)
+        other = make_ticket(key="other", guarantee=Guarantee.ATOMIC)
         self.claim(store, ticket)
         with store.guard(ticket):
             with store.guard(ticket._replace(owner=other.owner), takeover=True) as again:
@@ -447,9 +473,8 @@ class Guards(Contract):
             run = self.claim(store, other)
             with store.guard(other) as inner:
                 assert inner.record is not None
-                assert (
-                    self.settle(store, other, SettledState.COMPLETED, run, self.outcomes[0]) is True
-                )
+                settlement = self.settlement(other, SettledState.COMPLETED, run, self.outcomes[0])
+                assert store.commit(inner, other, settlement) is True
         assert self.stored(store, other).outcome == self.outcomes[0]
 
     def _atomic(self, store: BaseStore, **fields: Any) -> Ticket:

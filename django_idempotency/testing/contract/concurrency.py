@@ -75,7 +75,8 @@ def together(
 
     All are connected first, and released at one moment: when `when` returns.
     """
-    ready, start = threading.Barrier(len(acts) + 1), threading.Barrier(len(acts) + 1)
+    ready = threading.Barrier(len(acts) + 1)
+    start = threading.Barrier(len(acts) + 1)
 
     def run(act: Act[T]) -> T:
         try:
@@ -307,7 +308,9 @@ class InOneLoop(Contract):
             return await in_thread_of(store, store.settle, ticket, settlement)
 
         async def live() -> None:
-            first, second, third = make_ticket(lease=0), make_ticket(), make_ticket()
+            first = make_ticket(lease=0)
+            second = make_ticket()
+            third = make_ticket()
             assert await verdict(first) == Execute(attempt=1)
             assert await verdict(second) == Execute(attempt=2, takeover=True)
             assert isinstance(await verdict(third), Busy)

@@ -67,10 +67,12 @@ class Endings(Contract):
         """A settle that begins a new life, as with `atomic`, writes its operation; any other leaves
         it unchanged.
         """
-        old, new = make_ticket(), make_ticket()
+        old = make_ticket()
+        new = make_ticket()
         self.complete(store, old)
         self.elapse(store, old.ttl + 1)
-        expired, run = self.stored(store, old), rules.Execute(attempt=1, new_life=True)
+        expired = self.stored(store, old)
+        run = rules.Execute(attempt=1, new_life=True)
         assert self.settle(store, new, SettledState.BOUND, run, fence=expired) is True
         assert self.stored(store, new).operation == rules.operation_of(expired, run)
         later = make_ticket()
@@ -95,7 +97,8 @@ class Endings(Contract):
     @pytest.mark.parametrize("ttl", [86400, 10], ids=["in the same life", "in a new one"])
     def test_a_late_owner(self, store: BaseStore, ttl: int) -> None:
         """An owner that was overtaken cannot settle."""
-        first, second = make_ticket(lease=5, ttl=ttl), make_ticket()
+        first = make_ticket(lease=5, ttl=ttl)
+        second = make_ticket()
         run = self.claim(store, first)
         self.elapse(store, 11)
         assert store.claim(second).owner == second.owner
@@ -121,7 +124,8 @@ class Endings(Contract):
         """A release keeps how the attempt failed, in the trip that it takes anyway, until the next
         claim.
         """
-        failed, ticket = failed_with(ValueError("secret"), at=NOW), make_ticket()
+        failed = failed_with(ValueError("secret"), at=NOW)
+        ticket = make_ticket()
         self.leave(store, ticket, SettledState.BOUND, failed)
         record = self.stored(store, ticket)
         assert (record.status, record.outcome, record.completed_at) == (Status.FREE, failed, None)
@@ -141,7 +145,8 @@ class Endings(Contract):
         """With `atomic` nothing is written before the settle: the response then replaces the
         failure, and has its own time.
         """
-        failed, ticket = failed_with(None, at=NOW, status=503), make_ticket()
+        failed = failed_with(None, at=NOW, status=503)
+        ticket = make_ticket()
         self.leave(store, ticket, SettledState.BOUND, failed)
         found = self.stored(store, ticket)
         self.elapse(store, 100)
@@ -185,7 +190,8 @@ class Endings(Contract):
 
         What was there is audited once, and its owner cannot settle any more.
         """
-        ticket, audited = make_ticket(), list[Record]()
+        ticket = make_ticket()
+        audited = list[Record]()
 
         def change() -> Intervention:
             return store.change(ticket.id, CHANGES[verb], audit=audited.append)
@@ -226,7 +232,8 @@ class Endings(Contract):
         """A crashed record can be changed, too, an expired one also be erased; its former owner can
         do nothing more.
         """
-        ticket, audited = make_ticket(ttl=1000), list[Record]()
+        ticket = make_ticket(ttl=1000)
+        audited = list[Record]()
         run = self.claim(store, ticket)
         self.elapse(store, seconds)
         if store.get(ticket.id) is None:
@@ -383,7 +390,8 @@ class Forgetting(Contract):
         """Of a finished record the id, the status and the times stay, also if its settle is
         repeated; what it was is audited.
         """
-        ticket, audited = _ticket(), list[Record]()
+        ticket = _ticket()
+        audited = list[Record]()
         assert store.change(ticket.id, forgotten, audit=_unwanted) is Intervention.GONE
         self._complete(store, ticket)
         before = self.stored(store, ticket)
@@ -432,7 +440,8 @@ class Forgetting(Contract):
 
     def test_marks_stay(self, store: BaseStore) -> None:
         """A held record waits for a person; a cancelled one is still known to be cancelled."""
-        held, cancelled = _ticket(key="held"), _ticket()
+        held = _ticket(key="held")
+        cancelled = _ticket()
         self.leave(store, held, SettledState.COMPLETED, OutcomeKind.HELD.outcome())
         self.leave(store, cancelled, SettledState.COMPLETED, CANCELLATION)
         assert store.change(held.id, forgotten, audit=_unwanted) is Intervention.BUSY

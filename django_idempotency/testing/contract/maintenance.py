@@ -88,7 +88,8 @@ class Maintenance(Contract):
         """One process renews the former and the current owner of a key in one call: only the
         latter's lease counts.
         """
-        (stale, _), thief = self.lapsed(store), make_ticket(lease=300)
+        (stale, _) = self.lapsed(store)
+        thief = make_ticket(lease=300)
         store.claim(thief)
         for tickets in ([stale, thief], [thief, stale]):
             self.elapse(store, 100)
@@ -158,7 +159,8 @@ class Maintenance(Contract):
         for number in range(5):
             store.claim(make_ticket(key=f"key-{number}", ttl=10 + number, lease=1))
         self.elapse(store, 60)
-        counts, since = [], None
+        counts = []
+        since = None
         for _ in range(4):
             counts.append((batch := store.purge(limit=2, since=since)).count)
             since = batch.resume
@@ -227,7 +229,8 @@ class Eviction(Contract):
         key is as new.
         """
         self.need("vanish")
-        ticket, neighbour = make_ticket(), make_ticket(key="another")
+        ticket = make_ticket()
+        neighbour = make_ticket(key="another")
         run = self.claim(store, ticket)
         if left is not None:
             self.settle(store, ticket, left, run, self.outcomes[0])
@@ -283,7 +286,8 @@ class Eviction(Contract):
         self.need("vanish")
         if not self.shared:
             return
-        ticket, claimers = make_ticket(), 4
+        ticket = make_ticket()
+        claimers = 4
         ended = threading.Barrier(claimers + 1)
 
         def live(store: BaseStore) -> Counter[str]:

@@ -112,7 +112,8 @@ class Pair:
     def compare(self) -> None:
         for key in KEYS:
             record_id = self.ticket(key).id
-            found, expected = self.store.get(record_id), self.model.get(record_id)
+            found = self.store.get(record_id)
+            expected = self.model.get(record_id)
             if expected is None or found is None:
                 assert found is expected, f"{key}: there is a record on one side only"
             else:
@@ -129,7 +130,8 @@ class Pair:
         if record.owner not in self.owners:
             shown["owner"] = "an operator"
         for name in MOMENTS:
-            ahead, right = seconds(record, name), seconds(model, name)
+            ahead = seconds(record, name)
+            right = seconds(model, name)
             near = ahead is not None and right is not None and abs(ahead - right) < TOLERANCE
             shown[name] = right if near else ahead
         if record.status is not Status.RUNNING:
@@ -163,11 +165,9 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
         | st.binary(max_size=16)
         | st.binary(min_size=1, max_size=4).map(lambda part: part * 700),
     )
-    some_key, some_lease, some_ttl = (
-        st.sampled_from(KEYS),
-        st.sampled_from(LEASES),
-        st.sampled_from(TTLS),
-    )
+    some_key = st.sampled_from(KEYS)
+    some_lease = st.sampled_from(LEASES)
+    some_ttl = st.sampled_from(TTLS)
     some_leave = st.sampled_from(
         [SettledState.COMPLETED, SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND]
     )
@@ -259,7 +259,8 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
                 getattr(self, f"_{event}")(ticket)
 
         def _intervene(self, verb: str, ticket: Ticket) -> None:
-            known, audited = self.pair.model.get(ticket.id), list[Record]()
+            known = self.pair.model.get(ticket.id)
+            audited = list[Record]()
             if (
                 verb == "erase"
                 and known is not None

@@ -81,7 +81,8 @@ class Suspending(Contract):
         An earlier invocation, thought dead, neither settles nor resumes it.
         """
         asleep = self.sleep(store, self.running(store))
-        earlier, later = make_ticket(), make_ticket()
+        earlier = make_ticket()
+        later = make_ticket()
         seen = store.claim(earlier)
         resumed(store, earlier, seen)
         assert self.sleep(store, earlier).owner == asleep.owner
@@ -136,7 +137,8 @@ class Suspending(Contract):
         owner = self.running(store)
         before = self.stored(store, owner)
         self.elapse(store, 31)
-        thief, asleep = make_ticket(), asleep_under(before, owner)
+        thief = make_ticket()
+        asleep = asleep_under(before, owner)
         self.claim(store, thief)
         assert store.settle(asleep, conclusions.handover(before, asleep)) is False
         assert self.stored(store, owner).owner == thief.owner

@@ -68,7 +68,8 @@ class History:
 
         Only under `atomic` are they as many as the responses say.
         """
-        invoked, number = time.monotonic(), effects()
+        invoked = time.monotonic()
+        number = effects()
         self.append(
             Call(
                 key=key,

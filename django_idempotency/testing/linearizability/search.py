@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from .model import ASIDE, OPEN, Answer, Call, Key, step
 
 #: Columns for the time, and the longest response that is shown.
-WIDTH, LONGEST = 24, 60
+WIDTH = 24
+LONGEST = 60
 
 
 def timeline(calls: Sequence[Call], culprit: Call) -> str:
@@ -146,7 +147,8 @@ def explain(calls: Sequence[Call]) -> Violation:
     what matters.
     """
     ends = sorted((call for call in calls if call.required), key=lambda call: call.deadline)
-    first, last = 0, len(ends) - 1
+    first = 0
+    last = len(ends) - 1
     while first < last:  # whatever explains a history explains each prefix of it
         middle = (first + last) // 2
         if Search(until(calls, ends[middle].deadline)).fails:

@@ -210,11 +210,11 @@ def test_a_response_that_could_not_be_stored(
 def test_no_record_inside_the_projects_transaction(
     user: User, connect: Connect, observed: Observed
 ) -> None:
-    """Another request would wait for it, so whether the key was known stays unknown."""
+    """Another request would wait for it, so it is looked up once that is committed."""
     send = connect("/inside/", user)
     assert send().status_code == 200
-    assert observed.would == ["unknown"]
-    assert not IdempotencyRecord.objects.exists()
+    assert observed.would == ["run"]
+    assert IdempotencyRecord.objects.count() == 1
 
 
 # ------------------------------------------------------------------------------------ as without us
@@ -307,11 +307,11 @@ def test_an_async_view(user: User, observed: Observed) -> None:
 def test_below_api_view(
     user: User, connect: Connect, observed: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a guard would refuse under ATOMIC_REQUESTS runs there; its record cannot be written."""
+    """Under ATOMIC_REQUESTS it is looked up once the request's transaction is committed."""
     assert connect("/below/", user)().status_code == 200
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
     assert connect("/below/", user)().status_code == 200
-    assert observed.would == ["run", "unknown"]
+    assert observed.would == ["run", "replay"]
 
 
 # ------------------------------------------------------------------------------ request.idempotency

@@ -486,11 +486,11 @@ def test_a_lost_record(send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("atomic_requests", [False, True])
-def test_inside_atomic_requests(send: Send, settings: Any, atomic_requests: bool) -> None:
-    """What is found is settled whatever transactions the project asks for."""
+def test_beside_atomic_requests(send: Send, settings: Any, atomic_requests: bool) -> None:
+    """A lease is excluded from these transactions, so what is found is settled as without them."""
     from django.db import connection
 
-    for name in ("decorator", "mixin", "middleware"):
+    for name in ("decorator", "class", "async"):
         IdempotencyRecord.objects.all().delete()
         crash(send, name)
         connection.settings_dict["ATOMIC_REQUESTS"] = atomic_requests

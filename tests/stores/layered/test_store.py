@@ -21,14 +21,14 @@ from django_idempotency import conf
 from django_idempotency.core import conclusions, rules
 from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.interventions import CHANGES, Intervention, erased, released
-from django_idempotency.core.records import Guarantee, Record, Status, Ticket
+from django_idempotency.core.records import Guarantee, Record, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay
 from django_idempotency.engine import threads
 from django_idempotency.engine.lease import LeaseOperation
-from django_idempotency.errors import StoreUnavailable, WritesRolledBack
+from django_idempotency.errors import StoreUnavailable, TransactionLost
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
-from django_idempotency.stores.base import BaseStore
+from django_idempotency.stores.base import BaseStore, Guard
 from django_idempotency.stores.layered import LayeredStore
 from django_idempotency.stores.layered.caches import CircuitBreaker, LocalCache, RecordCache
 from django_idempotency.stores.layered.store import FRESH, MARKER, UNDER_WAY
@@ -207,7 +207,7 @@ class TestTrips:
     def test_the_first(self, layers: Layers) -> None:
         """A first call takes three trips: a lookup, a busy marker, the response."""
         layers.call().run()
-        assert layers.asked() == (["peek", "put", "put"], ["claim", "guard", "settle"])
+        assert layers.asked() == (["peek", "put", "put"], ["claim", "guard", "commit"])
 
     def test_a_replay(self, layers: Layers, django_assert_num_queries: Any) -> None:
         """A replay takes one trip, without the authority."""
@@ -266,8 +266,10 @@ class TestTrips:
             for _ in range(times):
                 operation = LeaseOperation(layers.store, make_ticket(), Listener())
                 if isinstance(await threads.aopen(operation), Execute):
-                    await threads.asettle(
-                        operation, Ending(WorkResult.KEPT, OUTCOME, succeeded=True)
+                    await threads.in_thread_of(
+                        operation.store,
+                        operation.settle,
+                        Ending(WorkResult.KEPT, OUTCOME, succeeded=True),
                     )
 
         async_to_sync(run)(1)
@@ -290,6 +292,21 @@ class TestCommit:
         call.work()
         call.settle()
         assert layers.front.uncommitted == []
+        copy = layers.copy(call)
+        assert copy is not None
+        assert (copy.status, copy.outcome) == (Status.COMPLETED, OUTCOME)
+
+    def test_a_callback_that_fails(self, layers: Layers) -> None:
+        """It fails after the COMMIT, so the response is put all the same."""
+
+        def fail() -> None:
+            raise ZeroDivisionError
+
+        call = layers.call()
+        call.open()
+        transaction.on_commit(fail)
+        with pytest.raises(ZeroDivisionError):
+            call.settle()
         copy = layers.copy(call)
         assert copy is not None
         assert (copy.status, copy.outcome) == (Status.COMPLETED, OUTCOME)
@@ -320,22 +337,21 @@ class TestCommit:
         assert layers.front.copies == {}
 
     def test_marked_for_rollback_late(self, layers: Layers) -> None:
-        """A settle that was rolled back puts nothing into the front, and its success is
-        withheld.
+        """A transaction that is marked right before its COMMIT puts nothing into the front, and
+        its success is withheld.
         """
-        settle = layers.authority.settle
-        transactions: list[int] = []
+        commit = layers.authority.commit
+        transactions: list[Guard] = []
 
-        def then_doom(ticket: Any, settlement: Any) -> bool:
-            settled = settle(ticket, settlement)
-            transactions.append(len(transactions))
+        def doomed(guard: Guard, ticket: Ticket, settlement: Settlement) -> bool:
+            transactions.append(guard)
             if len(transactions) == 1:
                 transaction.set_rollback(True)
-            return settled
+            return commit(guard, ticket, settlement)
 
-        layers.authority.settle = then_doom  # type: ignore[method-assign]
+        layers.authority.commit = doomed  # type: ignore[method-assign]
         call = layers.call()
-        with pytest.raises(WritesRolledBack):
+        with pytest.raises((TransactionLost, StoreUnavailable)):
             call.run()
         assert (len(transactions), effects()) == (2, 0)
         assert row(call.ticket).status == Status.FREE
@@ -762,8 +778,10 @@ class TestBehindRedis:
                 verdict = await threads.aopen(operation, wait=5)
                 if isinstance(verdict, Execute):
                     await asyncio.sleep(0.1)
-                    await threads.asettle(
-                        operation, Ending(WorkResult.KEPT, OUTCOME, succeeded=True)
+                    await threads.in_thread_of(
+                        operation.store,
+                        operation.settle,
+                        Ending(WorkResult.KEPT, OUTCOME, succeeded=True),
                     )
                 return type(verdict).__name__
 

@@ -278,7 +278,7 @@ def test_purged_between_claim_and_guard() -> None:
     store = Delayed(ORMStore())
     store.meanwhile = delete_all  # type: ignore[method-assign]
     assert Call(store=store).run() == Execute(attempt=1)
-    assert (effects(), store.verbs) == (1, ["claim", "guard", "claim", "guard", "settle"])
+    assert (effects(), store.verbs) == (1, ["claim", "guard", "claim", "guard", "commit"])
 
 
 class Interrupted(RecordingStore):

@@ -143,7 +143,8 @@ def ours() -> Iterator[None]:
     with store.guard(ticket) as guard:
         guard.mark()
         yield
-        assert store.settle(ticket, completed(ticket))
+        if not guard.needs_rollback():
+            assert store.commit(guard, ticket, completed(ticket))
 
 
 def completed(ticket: Ticket) -> Settlement:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 #: The length of a key (bytes): AES-256.
 KEY = 32
 VERSION = b"\x01"
-_NONCE, _ID = 12, 4
+_NONCE = 12
+_ID = 4
 _HEAD = len(VERSION) + _ID
 #: By how many bytes sealing makes them longer.
 OVERHEAD = _HEAD + _NONCE + 16
@@ -46,7 +47,8 @@ class Keyring:
     """
 
     def __init__(self, keys: Sequence[str | None]) -> None:
-        if (problem := key_problem(keys)) is not None:
+        problem = key_problem(keys)
+        if problem is not None:
             raise ImproperlyConfigured(f"ENCRYPTION_KEYS: {problem}.")
         known = [None if key is None else _decoded(key) for key in keys]
         self._ciphers = {_id(key): _cipher(key) for key in known if key is not None}
@@ -60,7 +62,8 @@ class Keyring:
     def seal(self, plain: bytes, *place: bytes) -> bytes:
         """Seal bytes for a place with the first key."""
         assert self._first is not None, "ask `seals` first"
-        head, nonce = VERSION + self._first, secrets.token_bytes(_NONCE)
+        head = VERSION + self._first
+        nonce = secrets.token_bytes(_NONCE)
         return (
             head + nonce + self._ciphers[self._first].encrypt(nonce, plain, framed((head, *place)))
         )
@@ -69,7 +72,8 @@ class Keyring:
         """Return what was sealed for a place. Raises `CannotOpen`."""
         from cryptography.exceptions import InvalidTag  # an extra
 
-        head, nonce = sealed[:_HEAD], sealed[_HEAD : _HEAD + _NONCE]
+        head = sealed[:_HEAD]
+        nonce = sealed[_HEAD : _HEAD + _NONCE]
         cipher = self._ciphers.get(head[len(VERSION) :])
         if len(sealed) < OVERHEAD or head[: len(VERSION)] != VERSION or cipher is None:
             raise CannotOpen("no key of ENCRYPTION_KEYS has sealed it")

@@ -26,7 +26,8 @@ from .keyring import CannotOpen, Keyring
 logger = logging.getLogger("django_idempotency")
 
 #: The fields of a response that are sealed, each apart: a scan reads the headers without the body.
-_HEADERS, _BODY = b"headers", b"body"
+_HEADERS = b"headers"
+_BODY = b"body"
 
 
 class Resealing(Enum):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..models import Message
 
-JSON, CLOUD_EVENT = "application/json", "application/cloudevents+json"
+JSON = "application/json"
+CLOUD_EVENT = "application/cloudevents+json"
 
 
 class Bodies:

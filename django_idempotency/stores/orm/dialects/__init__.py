@@ -57,7 +57,8 @@ def dialect(connection: BaseDatabaseWrapper) -> Dialect:
 
     Raises `ConfigurationError` if there is none.
     """
-    if (found := dialect_class(connection)) is not None:
+    found = dialect_class(connection)
+    if found is not None:
         return found(connection)
     raise ConfigurationError(
         f"ORMStore has no dialect for the database {connection.alias!r}, whose kind is "

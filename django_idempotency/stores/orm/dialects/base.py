@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 #: libpq's numbers for no transaction, for an open one, and for one in which a statement has failed;
 #: psycopg 3 and 2 pass them on.
-IDLE, IN_TRANSACTION, IN_ERROR = 0, 2, 3
+IDLE = 0
+IN_TRANSACTION = 2
+IN_ERROR = 3
 
 
 class Dialect:

@@ -147,10 +147,12 @@ class PostgreSQL(Dialect):
         """
         if self._addressed is None:
             self._addressed = self._ask(connection, table)
-        address, this = "id", ""
+        address = "id"
+        this = ""
         # And still so in this table: another connection may find another one under the name.
         if self._addressed:
-            address, this = "ctid", f" AND tableoid = '{table}'::regclass"
+            address = "ctid"
+            this = f" AND tableoid = '{table}'::regclass"
         rows = f"{address} = ANY(ARRAY({chosen.format(columns=address)})){this}"
         with connection.cursor() as cursor:
             cursor.execute(
@@ -250,16 +252,15 @@ class PostgreSQLTransaction(WorkTransaction):
     def _commit(self) -> None:
         if self._status not in {IN_TRANSACTION, IN_ERROR} or self._has_ended():
             raise TransactionLost
-        message, params = "COMMIT", None
+        message = "COMMIT"
+        params = None
         if self.settling is not None:
             check = self._CHECK.format(ours=f"{self._transaction_id} = %s", restore=self._RESTORE)
-            message, params = (
-                (
-                    f"{self._limit('5s')}; WITH settled AS ({self.settling[0]} RETURNING 1) "
-                    f"{check}; COMMIT"
-                ),
-                [*self.settling[1], self._id],
+            message = (
+                f"{self._limit('5s')}; WITH settled AS ({self.settling[0]} RETURNING 1) "
+                f"{check}; COMMIT"
             )
+            params = [*self.settling[1], self._id]
         try:
             with self.connection.cursor() as cursor:
                 cursor.execute(message, params)
@@ -305,7 +306,8 @@ class PostgreSQLTransaction(WorkTransaction):
     @property
     def _begin(self) -> str:
         """BEGIN with the modes that the driver would give it."""
-        driver, modes = self.connection.connection, []
+        driver = self.connection.connection
+        modes = []
         if driver.isolation_level is not None:
             modes.append(f"ISOLATION LEVEL {driver.isolation_level.name.replace('_', ' ')}")
         if driver.read_only is not None:

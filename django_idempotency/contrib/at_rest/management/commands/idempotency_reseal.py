@@ -88,7 +88,8 @@ class Command(ScanningCommand):
         self.require_all()
 
     def reseal(self, store: SealedStore, options: Mapping[str, Any]) -> None:
-        limit, dry = options["limit"], options["dry_run"]
+        limit = options["limit"]
+        dry = options["dry_run"]
         for batch in store.store.scan(size=options["batch_size"]):
             self.seen += len(batch.records) + batch.unreadable
             for record in batch.records:

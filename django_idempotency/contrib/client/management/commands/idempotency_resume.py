@@ -19,7 +19,8 @@ from ...resuming import Resumed, due, expired, paged, resume
 from ...rules import CallState
 
 #: The most reasons, and the most calls, that are printed.
-MOST_REASONS, MOST_LINES = 5, 50
+MOST_REASONS = 5
+MOST_LINES = 50
 
 
 class Command(ProgressCommand):
@@ -154,7 +155,8 @@ class Command(ProgressCommand):
         self.say(f"{counted(found.count(), 'call')} due.")
 
     def report(self) -> None:
-        left, held = self.counted[Resumed.LEFT], self.counted[Resumed.HELD]
+        left = self.counted[Resumed.LEFT]
+        held = self.counted[Resumed.HELD]
         if not (left or held):
             self.say(self.so_far())
             return

@@ -63,7 +63,8 @@ class Command(ScanningCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        scope, dry = options["scope"], options["dry_run"]
+        scope = options["scope"]
+        dry = options["dry_run"]
         named = [options[name] for name in ("scope", *self.others) if options[name] is not None]
         if not named:
             others = ", or ".join(f"--{name.replace('_', '-')}" for name in self.others)
@@ -73,7 +74,8 @@ class Command(ScanningCommand):
             )
         if not (dry or confirmed(named, asks=options["asks"])):
             raise CommandError("Nothing was erased.")
-        self.left, self.would = 0, "would be erased" if dry else "erased"
+        self.left = 0
+        self.would = "would be erased" if dry else "erased"
         self.wanted = frozenset[str]() if scope is None else scopes_of(scope, options["realm"])
         self.elsewhere = Counter[str]()
         failed: list[str] = []
@@ -108,7 +110,9 @@ class Command(ScanningCommand):
 
     def look(self, **options: Any) -> None:
         self.store = stores.outermost(self.store)  # so that a change reaches every front
-        self.seen, self.owed, counted = 0, 0, Counter[Intervention]()
+        self.seen = 0
+        self.owed = 0
+        counted = Counter[Intervention]()
         try:
             for record in self.records(options["batch_size"]):
                 if record.scope in self.wanted:
@@ -118,7 +122,8 @@ class Command(ScanningCommand):
                         1  # perhaps the same person, in another realm or database
                     )
         finally:
-            erased, left = counted[Intervention.DONE], counted[Intervention.BUSY]
+            erased = counted[Intervention.DONE]
+            left = counted[Intervention.BUSY]
             if counted and not options["dry_run"]:
                 facts = {"user": operator(), "store": self.alias, "erased": erased, "left": left}
                 logger.warning(

@@ -29,7 +29,8 @@ logger = logging.getLogger("django_idempotency")
 
 #: Seconds before a lost database or broker is retried: the first pause, doubled each time, and the
 #: longest.
-RECONNECT, LONGEST_RECONNECT = 1.0, 10.0
+RECONNECT = 1.0
+LONGEST_RECONNECT = 10.0
 #: Tries of a batch that loses a race (a deadlock, a lock of SQLite), with --once.
 TRIES = 5
 

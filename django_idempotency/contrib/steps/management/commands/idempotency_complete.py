@@ -75,8 +75,10 @@ class Command(BaseCommand):
             raise CommandError(
                 "--reason is for --undo REF: type the REF of one operation. Nothing was changed."
             )
-        using, size = options["using"] or router.db_for_write(Step), 100
-        self.counted, self.listed = Counter[Completed](), 0
+        using = options["using"] or router.db_for_write(Step)
+        size = 100
+        self.counted = Counter[Completed]()
+        self.listed = 0
         try:
             if options["dry_run"]:
                 self.list(due(using, limit=options["limit"], take=False))
@@ -106,7 +108,8 @@ class Command(BaseCommand):
             raise CommandError(
                 "--undo REF undoes it, and --dry-run does nothing: type one of them."
             )
-        record_id, reason = named(ref), options["reason"]
+        record_id = named(ref)
+        reason = options["reason"]
         try:
             found = newest(record_id, options["using"])
             if found is None:
@@ -208,7 +211,8 @@ def named(ref: str) -> UUID:
         )
     with suppress(ValueError):
         return UUID(ref)
-    if (found := record_of_ref(conf.derive_secrets(), ref)) is None:
+    found = record_of_ref(conf.derive_secrets(), ref)
+    if found is None:
         raise CommandError(
             f"{ref!r} is neither the id of a record nor an operation_ref that a secret of "
             "this project has signed."
@@ -225,6 +229,7 @@ def newest(record_id: UUID, using: str | None) -> tuple[Step, str] | None:
         if using
         else dict.fromkeys(database_of(stores[each]) for each in conf.get("STORES"))
     ):
-        if (step := newest_of(record_id, alias)) is not None:
+        step = newest_of(record_id, alias)
+        if step is not None:
             return step, alias
     return None

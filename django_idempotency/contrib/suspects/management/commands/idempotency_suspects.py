@@ -129,7 +129,8 @@ class Command(BaseCommand):
             raise CommandError(
                 f"The database could not answer: {' '.join(str(error).split())}"
             ) from error
-        more, label = len(rows) > options["limit"], search.model._meta.label
+        more = len(rows) > options["limit"]
+        label = search.model._meta.label
         found = list(
             suspects(rows[: options["limit"]], model=label, names=search.same, since=search.since)
         )
@@ -176,7 +177,8 @@ class Command(BaseCommand):
 
 def asked(options: dict[str, Any]) -> Search:
     """Return the search that the options ask for. Raises `Unsearchable`, or `ArgumentTypeError`."""
-    since, until = moment(options["since"]), moment(options["until"])
+    since = moment(options["since"])
+    until = moment(options["until"])
     if since >= until:
         raise Unsearchable(f"--since {options['since']} is not before --until {options['until']}.")
     entry = {name: options[name] for name in ("model", "same", "within", "timestamp", "key")}
