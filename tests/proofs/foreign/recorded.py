@@ -4,6 +4,7 @@ compare with it.
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 from collections.abc import Iterable, Mapping
@@ -102,9 +103,15 @@ def facts(suite: Suite) -> str:
             f"{suite.archive.name} {suite.archive.sha256}",
             *(f"option {option}" for option in suite.options),
             *(f"{name}={value}" for name, value in suite.environment.items()),
-            *(f"{source.name} {source.read_text(encoding='utf-8')}" for source in sources),
+            *(f"{source.name} {said(source)}" for source in sources),
         ]
     )
+
+
+def said(source: Path) -> str:
+    """Return what a source says, whatever its layout: that of Python as its syntax tree."""
+    text = source.read_text(encoding="utf-8")
+    return ast.dump(ast.parse(text)) if source.suffix == ".py" else text
 
 
 def digest(lines: Iterable[str]) -> str:
