@@ -320,16 +320,10 @@ class Dispatch:
 
     def run(self, request: HttpRequest, run: Run) -> HttpResponseBase:
         """Run DRF's dispatch."""
-        handle = functools.partial(self._handle)
-        self.own[self.name] = functools.update_wrapper(handle, self.handler)
         try:
-            response = run()
-        except BaseException:
-            if self.call is not None:
-                self.call.close()
-            raise
+            response = self._run(run)
         finally:
-            self._restore()
+            self._restore()  # once more: an interrupt may have cut it
         if self.call is not None:
             return response
         if inspect.iscoroutine(response):
@@ -339,6 +333,18 @@ class Dispatch:
             report_unguarded(request)
             conclude(request, response)
         return stamp(request, response)
+
+    def _run(self, run: Run) -> HttpResponseBase:
+        handle = functools.partial(self._handle)
+        self.own[self.name] = functools.update_wrapper(handle, self.handler)
+        try:
+            return run()
+        except BaseException:
+            if self.call is not None:
+                self.call.close()
+            raise
+        finally:
+            self._restore()
 
     # ---------------------------------------------------------------------------------- the hooks
 
