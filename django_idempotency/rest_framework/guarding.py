@@ -322,8 +322,9 @@ class Dispatch:
         """Run DRF's dispatch."""
         try:
             response = self._run(run)
-        finally:
+        except BaseException:
             self._restore()  # once more: an interrupt may have cut it
+            raise
         if self.call is not None:
             return response
         if inspect.iscoroutine(response):
@@ -368,7 +369,16 @@ class Dispatch:
     def _handled(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         self.reached = True
         try:
-            call = self._admitted(request)
+            call = admit(
+                request._request,
+                self.terms.fixed or self.terms.policy_of(self.view),
+                user=request.user,
+                source=request,
+                by="rest_framework",
+                strict=self.terms.strict,
+                finish=functools.partial(finished, self.view),
+                respond=lambda problem, _: response_to(self.view, problem),
+            )
         except Problem as problem:
             self.answer = response_to(self.view, problem)
             return self.answer
@@ -424,18 +434,6 @@ class Dispatch:
         self.ends = False
         assert self.call is not None, "it has been opened"
         return self.call.fail(error)
-
-    def _admitted(self, request: Any) -> Call | None:
-        return admit(
-            request._request,
-            self.terms.fixed or self.terms.policy_of(self.view),
-            user=request.user,
-            source=request,
-            by="rest_framework",
-            strict=self.terms.strict,
-            finish=functools.partial(finished, self.view),
-            respond=lambda problem, _: response_to(self.view, problem),
-        )
 
 
 def asynchronous(cls: type[Any]) -> str:
