@@ -45,6 +45,8 @@ class OperationCall:
 
     #: The call that guards the request, once it is open.
     call: Call | None = None
+    #: The same, from before it is open.
+    _begun: Call | None = None
     #: The response to send, whatever the framework makes of it: a replay, or a refusal.
     answer: HttpResponseBase | None = None
     #: What the function has raised that no exception handler of the framework may answer.
@@ -63,12 +65,8 @@ class OperationCall:
         exchange_of(self.request).entry = self
         try:
             return self._run(operation)
-        except BaseException:
-            if self.call is not None:
-                self.call.close()
-            raise
         finally:
-            exchange_of(self.request).entry = None
+            self._leave()
 
     def _run(self, operation: Callable[[], HttpResponseBase]) -> HttpResponseBase:
         try:
@@ -93,12 +91,8 @@ class OperationCall:
         exchange_of(self.request).entry = self
         try:
             return await self._arun(operation)
-        except BaseException:
-            if self.call is not None:
-                self.call.close()
-            raise
         finally:
-            exchange_of(self.request).entry = None
+            self._leave()
 
     async def _arun(self, operation: Callable[[], Awaitable[HttpResponseBase]]) -> HttpResponseBase:
         try:
@@ -121,6 +115,15 @@ class OperationCall:
         if self.problem is not None:
             return await failed_in_thread(self.call, self.problem)
         return await finished_in_thread(self.call, response)
+
+    def _leave(self) -> None:
+        """Leave nothing behind, wherever an interrupt has cut the request."""
+        exchange_of(self.request).entry = None
+        begun = self._begun
+        self.call = None
+        self._begun = None
+        if begun is not None:
+            begun.close()
 
     def _judge(self, response: HttpResponseBase) -> None:
         """Note the status of a keyed request that was responded to before its function was
@@ -147,6 +150,7 @@ class OperationCall:
         if call is None:
             report_unguarded(self.request)
             return function()
+        self._begun = call
         if self._is_answered(call, call.open()):
             return self.answer
         try:
@@ -172,6 +176,7 @@ class OperationCall:
             await areport_unguarded(self.request)
             return await function()
         self.require_lease(call)
+        self._begun = call
         if self._is_answered(call, await opened_in_thread(call)):
             return self.answer
         try:

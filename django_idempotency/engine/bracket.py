@@ -177,20 +177,7 @@ async def finished_in_thread(call: GuardedCall[T], result: Any) -> T:
 
 async def failed_in_thread(call: GuardedCall[T], error: BaseException) -> T:
     """See GuardedCall.fail(). A cancellation is raised after the end of the call."""
-    value, raised = await _to_its_end(call, _failed, call, error)
-    if raised is not None:
-        raise raised
-    return cast("T", value)
-
-
-def _failed(call: GuardedCall[T], error: BaseException) -> tuple[T | None, BaseException | None]:
-    """Return what fail() returns, and what it raises: a SystemExit would end the event loop if a
-    thread's task raised it.
-    """
-    try:
-        return call.fail(error), None
-    except BaseException as raised:  # noqa: BLE001 - raised again, see above
-        return None, raised
+    return cast("T", await _to_its_end(call, call.fail, error))
 
 
 async def opened_in_thread(call: GuardedCall[T]) -> Answered[T] | None:
@@ -209,7 +196,7 @@ async def opened_in_thread(call: GuardedCall[T]) -> Answered[T] | None:
         opening.leave()
         raise
     except BaseException:
-        if call.operation.left_as is None:
+        if _is_open(call):
             await _to_its_end(call, call.abandon)
         raise
 
@@ -240,7 +227,7 @@ class _Opening(Generic[T]):
 
     def _meet(self, *, is_open: bool) -> None:
         self._arrived.append(is_open)
-        if len(self._arrived) > 1 and is_open and self._call.operation.left_as is None:
+        if len(self._arrived) > 1 and is_open and _is_open(self._call):
             with suppress(IndexError):
                 self._turn.pop()
                 self._call.abandon()
@@ -249,7 +236,8 @@ class _Opening(Generic[T]):
 async def _opened_in_turn(call: GuardedCall[T]) -> Answered[T] | None:
     """Open a call that may wait for a busy record. See GuardedCall.open()."""
     try:
-        await _to_its_end(call, call.before)
+        if call.looks_before:
+            await _to_its_end(call, call.before)
         try:
             verdict = await aopen(call.operation, call.patience)
         except StoreUnavailable as error:
@@ -259,7 +247,26 @@ async def _opened_in_turn(call: GuardedCall[T]) -> Answered[T] | None:
         return Answered(await _to_its_end(call, call.refused, error))
 
 
+def _is_open(call: GuardedCall[Any]) -> bool:
+    """May the work of a call begin, and has it not been settled?"""
+    operation = call.operation
+    return operation.run is not None and operation.left_as is None and not operation.deferred
+
+
 async def _to_its_end(call: GuardedCall[Any], step: Callable[..., Any], *given: Any) -> Any:
     """Make a step of a call in a thread. A cancellation is raised after its end."""
-    sensitive = call.thread_sensitive
-    return await run_to_completion(in_database_thread(step, *given, thread_sensitive=sensitive))
+    made = in_database_thread(_made, step, given, thread_sensitive=call.thread_sensitive)
+    value, raised = await run_to_completion(made)
+    if raised is not None:
+        raise raised
+    return value
+
+
+def _made(step: Callable[..., Any], given: tuple[Any, ...]) -> tuple[Any, BaseException | None]:
+    """Return what a step returns, and what it raises: a SystemExit that a thread's task raises
+    would end the event loop.
+    """
+    try:
+        return step(*given), None
+    except BaseException as raised:  # noqa: BLE001 - raised again, see above
+        return None, raised

@@ -34,8 +34,6 @@ class LeaseOperation(Operation):
 
     #: Why the record is no longer ours while the work still runs.
     lost: Exception | None = None
-    #: Is its settle waiting to be retried in the background?
-    deferred = False
     #: Did one of our claims get no response, so that it may have taken the record over?
     _unanswered = False
     #: The lease that the heartbeat has watched.

@@ -101,6 +101,8 @@ class Operation:
     kept_by_sink: Any = None
     #: Is wrote() asked when the work has ended? Set before open().
     counts_writes = False
+    #: Is its settle waiting to be retried in the background?
+    deferred = False
     #: Seconds that open() has waited for a busy record.
     waited = 0.0
     _opened_at = 0.0
@@ -574,17 +576,9 @@ class AtomicOperation(Operation):
         assert settlement is not None, "what is not written is not committed"
         try:
             writes = getattr(self.sink, "commits", False) and self._write_event(state)
-            if writes and guard.needs_rollback():
-                # What was written with it has broken the transaction.
-                if ending.succeeded:
-                    self._withhold(conclusions.FAILED_AS[self._on_failure])
-                self.close()
-                self._settle_apart(state, ending.outcome, ending.ttl)
-                return
-            if not self.store.commit(guard, self.ticket, settlement):
+            is_broken = writes and guard.needs_rollback()
+            if not is_broken and not self.store.commit(guard, self.ticket, settlement):
                 raise OwnershipLost  # noqa: TRY301 - handled as the store's own
-        except WritesRolledBack:
-            raise
         except Exception as error:
             if guard.committed:  # an on_commit callback failed: everything is committed
                 self._report(state)
@@ -597,6 +591,12 @@ class AtomicOperation(Operation):
             else:
                 self._release(error if isinstance(error, TransactionLost) else None, cause=error)
             raise
+        if is_broken:  # what was written with it has broken the transaction
+            if ending.succeeded:
+                self._withhold(conclusions.FAILED_AS[self._on_failure])
+            self.close()
+            self._settle_apart(state, ending.outcome, ending.ttl)
+            return
         held = self._held
         self._held = None
         if held is not None and held is not guard:  # a store around another has more to end

@@ -36,13 +36,13 @@ def as_django_runs(view: Any, run: Callable[P, T]) -> Callable[P, T]:
     return run
 
 
-def roll_back_request(using: str) -> None:
-    """Let Django roll back all that a request has done on a database, if ATOMIC_REQUESTS holds
-    there.
+def roll_back_request() -> None:
+    """Let Django roll back all that a request has done where ATOMIC_REQUESTS holds, as it does for
+    an exception.
     """
-    connection = connections[using]
-    if connection.settings_dict["ATOMIC_REQUESTS"] and connection.in_atomic_block:
-        connection.set_rollback(True)
+    for connection in connections.all(initialized_only=True):
+        if connection.settings_dict["ATOMIC_REQUESTS"] and connection.in_atomic_block:
+            connection.set_rollback(True)
 
 
 def leave_atomic_requests(view: View) -> View:

@@ -438,7 +438,8 @@ class Call(GuardedCall[HttpResponseBase]):
         if self.degraded:
             return self._stamp(response, self._leave())
         operation = self.operation
-        rolls_back = operation.is_inside and operation.needs_rollback()
+        fails = ending.ending.work_result is WorkResult.FAILED
+        rolls_back = operation.is_inside and (fails or operation.needs_rollback())
         try:
             undone = rolled_back_elsewhere(but=self.plan.store.using)
             operation.settle(ending.ending._replace(undone=undone))
@@ -450,22 +451,22 @@ class Call(GuardedCall[HttpResponseBase]):
         finally:
             # Also if only a callback of the COMMIT has failed.
             status = self._leave()
-            for each in self._listeners:
-                each.ended(self)
             if rolls_back:
                 self.roll_back_request()
+            for each in self._listeners:
+                each.ended(self)
         # What it says was rolled back, and a person must decide.
         if self._is_held and response.status_code < 400:
             raise OperationHeld
         return self._stamp(response, status)
 
     def roll_back_request(self) -> None:
-        """Roll the request back with its work, if ATOMIC_REQUESTS holds there, unless its response
-        is remembered.
+        """Roll the request back with its work where ATOMIC_REQUESTS holds, unless its record there
+        is completed.
         """
-        using = self.plan.store.using
-        if using is not None and self.operation.left_as is not SettledState.COMPLETED:
-            roll_back_request(using)
+        operation = self.operation
+        if not operation.is_inside or operation.left_as is not SettledState.COMPLETED:
+            roll_back_request()
 
     def _is_completed(self) -> bool:
         """Is the record of the work completed?
@@ -500,7 +501,9 @@ class Call(GuardedCall[HttpResponseBase]):
         try:
             self._note_answer(self.settle(ending))
         except Problem as problem:
+            self.roll_back_request()
             return self.respond(problem)
+        self.roll_back_request()  # the exception may be answered before Django sees it
         raise error
 
     def _failed(self, error: BaseException, answers: tuple[type[Problem], ...]) -> HttpResponseBase:
@@ -509,6 +512,10 @@ class Call(GuardedCall[HttpResponseBase]):
         """
         try:
             self._settle_failure(error)
+            operation = self.operation
+            if operation.is_inside and operation.left_as is SettledState.COMPLETED:
+                # A person must decide, and what says so would be rolled back with the exception.
+                return self.respond(OperationHeld())
             raise error
         except answers as problem:
             self.roll_back_request()

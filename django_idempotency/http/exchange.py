@@ -94,9 +94,8 @@ class Exchange:
     call: Any = None
     #: Has its view begun to run under a call?
     has_begun = False
-    #: What of an entry point must be found again deeper inside: its view, and its transactions.
+    #: What of an entry point must be found again deeper inside.
     entry: Any = None
-    transactions: Any = None
     #: The labels of its figures, once an entry point has noted them, and whether it is counted.
     source: Source | None = None
     counted = False

@@ -3,8 +3,10 @@ throttles.
 
 `Dispatch` makes the calls of the bracket (`engine.bracket`) from DRF's own hooks:
 
-    dispatch ─ permissions ─ open() ─ handler ─┬ finalize_response ─ finished() ─ COMMIT
-                                               └ handle_exception  ─ fail()
+    dispatch ─ permissions ─ open() ─ handler ─ finalize_response ─ its end ─ finished() ─ COMMIT
+                                              └ an exception leaves dispatch ─ fail()
+
+Where the view's own dispatch has opened a transaction, the call ends with finalize_response.
 
 Under ATOMIC_REQUESTS all of that is in the transaction that Django has begun around the view, and
 the guard joins it.
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from asgiref.sync import iscoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
@@ -250,6 +253,10 @@ def response_to(view: Any, problem: Problem) -> HttpResponseBase:
     return response
 
 
+def _respond(view: Any, problem: Problem, _request: HttpRequest) -> HttpResponseBase:
+    return response_to(view, problem)
+
+
 def judge(
     request: HttpRequest, response: HttpResponseBase, terms: ViewTerms, *, reached: bool
 ) -> None:
@@ -303,8 +310,13 @@ class Dispatch:
     reached = False
     #: The response to send as it is: a replay, or a problem document.
     answer: HttpResponseBase | None = None
-    #: Has the handler ended, so that the next exception or response ends the call?
+    #: Is the call open? What the view does next ends it.
     ends = False
+    #: Has it ended, or was it answered without its work?
+    is_over = False
+    #: Has the view's own dispatch opened a transaction that the guard has joined? Then the call
+    #: ends inside of that.
+    is_inner = False
 
     def __init__(self, view: Any, terms: ViewTerms, name: str, handler: Callable[..., Any]) -> None:
         self.view = view
@@ -317,15 +329,23 @@ class Dispatch:
         #: them sees none of ours.
         self.own = vars(view)
         self.before = dict(self.own)
+        #: How many transactions were open on each database before.
+        self.depths = {
+            each.alias: len(each.atomic_blocks) for each in connections.all(initialized_only=True)
+        }
 
     def run(self, request: HttpRequest, run: Run) -> HttpResponseBase:
-        """Run DRF's dispatch."""
+        """Run DRF's dispatch, and end the call that it has opened."""
         try:
             response = self._run(run)
         except BaseException:
             self._restore()  # once more: an interrupt may have cut it
+            if self.call is not None:
+                self.call.close()
             raise
         if self.call is not None:
+            if not self.is_over:  # DRF has made a response of an exception of open()
+                self.call.close()
             return response
         if inspect.iscoroutine(response):
             _refuse_async(self.view, request, self.terms, response)
@@ -339,13 +359,20 @@ class Dispatch:
         handle = functools.partial(self._handle)
         self.own[self.name] = functools.update_wrapper(handle, self.handler)
         try:
-            return run()
-        except BaseException:
-            if self.call is not None:
-                self.call.close()
-            raise
+            response = run()
+        except BaseException as error:
+            if self.answer is not None and isinstance(error, Exception):
+                return self.answer
+            if not self.ends:
+                raise
+            return self._failed(error)
         finally:
             self._restore()
+        if self.answer is not None:
+            return self.answer
+        if self.ends:
+            return self._ended(response)
+        return response
 
     # ---------------------------------------------------------------------------------- the hooks
 
@@ -377,7 +404,7 @@ class Dispatch:
                 by="rest_framework",
                 strict=self.terms.strict,
                 finish=functools.partial(finished, self.view),
-                respond=lambda problem, _: response_to(self.view, problem),
+                respond=functools.partial(_respond, self.view),
             )
         except Problem as problem:
             self.answer = response_to(self.view, problem)
@@ -386,52 +413,61 @@ class Dispatch:
             report_unguarded(request._request)
             return self.handler(request, *args, **kwargs)
         self.call = call
+        using = call.plan.store.using
+        if using is not None:
+            self.is_inner = len(connections[using].atomic_blocks) > self.depths.get(using, 0)
         answered = call.open()
         if answered is not None:
+            self.is_over = True
             self.answer = answered.value
             return self.answer
+        self.ends = True
         try:
-            response = self.handler(request, *args, **kwargs)
-        except OperationUnknown as problem:  # derive() without a store
-            call.roll_back_request()
-            response = response_to(self.view, problem)
+            return self.handler(request, *args, **kwargs)
         except Exception as error:
             left = call.course.left_by(error)
+            if left is None and isinstance(error, OperationUnknown):  # derive() without a store
+                call.roll_back_request()
+                left = error
             if left is None:
-                self.ends = True
                 raise
-            response = response_to(self.view, left)
+            return response_to(self.view, left)
         except BaseException as error:  # noqa: BLE001 - fail() raises it again
-            return call.fail(error)
-        self.ends = True
-        return response
+            return self._failed(error)
 
     def _handle_exception(self, error: Exception) -> Any:
         """Let DRF make a response of what the handler has raised."""
-        if not self.ends:
-            return self.handle_exception(error)
         try:
             return self.handle_exception(error)
-        except BaseException as raised:  # noqa: BLE001 - fail() raises it again
+        except BaseException as raised:
+            if not self.ends:
+                raise
             self.answer = self._failed(raised)
             return self.answer
 
     def _finalize_response(self, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Let DRF finish the response, and end the call with it."""
+        """Let DRF finish the response. Inside a transaction of the view's own dispatch, end the
+        call with it.
+        """
         if self.answer is not None:
             return self.answer
-        if not self.ends:
+        if not self.ends or not self.is_inner:
             return cast("HttpResponseBase", self.finalize_response(*args, **kwargs))
-        self.ends = False
         try:
             response = self.finalize_response(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001 - fail() raises it again
             return self._failed(error)
+        return self._ended(response)
+
+    def _ended(self, response: HttpResponseBase) -> HttpResponseBase:
+        self.ends = False
+        self.is_over = True
         assert self.call is not None, "it has been opened"
         return ended(self.call, response)
 
     def _failed(self, error: BaseException) -> HttpResponseBase:
         self.ends = False
+        self.is_over = True
         assert self.call is not None, "it has been opened"
         return self.call.fail(error)
 

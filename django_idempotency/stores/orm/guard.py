@@ -313,7 +313,8 @@ class TransactionGuard(Guard):
             self._explain(failed)
             raise
         except TransactionLost:
-            self.log_loss()
+            if not self.committed:  # of a callback of its COMMIT otherwise
+                self.log_loss()
             raise
         if error is not None:
             self._explain(error)
