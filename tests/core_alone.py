@@ -39,7 +39,6 @@ FOLDERS = (
 #: test.
 NEED_MORE = {
     "entry_points/test_connections.py": "adrf",
-    "entry_points/test_one_bracket.py": "ninja",
     "entry_points/test_shapes.py": "adrf",
     "entry_points/test_traced.py": "wrapt",
     "entry_points/test_unguarded.py": "graphql",
