@@ -57,6 +57,8 @@ def rolled_back_elsewhere(*, but: str | None) -> Rollback:
 
     Nothing there listens to `set_rollback()`, so in doubt it was an error.
     """
+    if but is not None and len(connections.settings) == 1:
+        return Rollback.NONE  # there is no other
     for connection in connections.all(initialized_only=True):
         if connection.alias == but or not connection.in_atomic_block:
             continue
