@@ -106,14 +106,14 @@ def in_transaction(connection: BaseDatabaseWrapper) -> bool:
     )
 
 
-#: The drivers' number for a transaction in which a statement has failed.
-_IN_ERROR = 3
+#: libpq's number for a transaction in which a statement has failed; psycopg 3 and 2 pass it on.
+IN_ERROR = 3
 
 
 def is_aborted(connection: BaseDatabaseWrapper) -> bool:
     """Has a failed statement aborted the transaction, so that its COMMIT would be a ROLLBACK?"""
     info = getattr(connection.connection, "info", None)
-    return getattr(info, "transaction_status", None) == _IN_ERROR
+    return getattr(info, "transaction_status", None) == IN_ERROR
 
 
 def given_up(error: BaseException) -> TransactionManagementError:

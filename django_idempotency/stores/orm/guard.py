@@ -28,10 +28,10 @@ from ...errors import (
     TransactionLost,
 )
 from ..base import Guard
-from ..interrupted import Before, given_up
+from ..interrupted import IN_ERROR, Before, given_up
 from . import database_errors
 from .database_errors import translate
-from .dialects.base import IDLE, IN_ERROR
+from .dialects.base import IDLE
 from .dialects.ending import ends_within
 
 if TYPE_CHECKING:

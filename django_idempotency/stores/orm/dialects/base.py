@@ -16,11 +16,9 @@ if TYPE_CHECKING:
 
     from .transactions import Bound, WorkTransaction
 
-#: libpq's numbers for no transaction, for an open one, and for one in which a statement has failed;
-#: psycopg 3 and 2 pass them on.
+#: libpq's numbers for no transaction and for an open one; psycopg 3 and 2 pass them on.
 IDLE = 0
 IN_TRANSACTION = 2
-IN_ERROR = 3
 
 
 class Dialect:

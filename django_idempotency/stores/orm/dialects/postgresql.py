@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.db import Error, InternalError, NotSupportedError, ProgrammingError, transaction
 
 from ....errors import LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable, TransactionLost
+from ...interrupted import IN_ERROR
 from .. import database_errors
-from .base import IDLE, IN_ERROR, IN_TRANSACTION, Dialect
+from .base import IDLE, IN_TRANSACTION, Dialect
 from .transactions import Bound, WorkTransaction
 
 if TYPE_CHECKING:
