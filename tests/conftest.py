@@ -219,6 +219,15 @@ def content_types() -> Iterator[None]:
     ContentType.objects.clear_cache()
 
 
+@pytest.fixture(autouse=True)
+def wrappers() -> Iterator[None]:
+    """Fail the test that leaves a wrapper of statements behind, in place of one that runs later."""
+    yield
+    left = connection.execute_wrappers
+    connection.execute_wrappers = []
+    assert not left
+
+
 @pytest.fixture
 def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Let one such test run at a time: it opens tens of connections, and PostgreSQL has a hundred

@@ -93,8 +93,13 @@ def sent() -> Iterator[Sent]:
             failed.append(sql)
             raise
 
-    with CaptureQueriesContext(connection) as captured, connection.execute_wrapper(note):
-        yield statements
+    with CaptureQueriesContext(connection) as captured:
+        connection.execute_wrappers.append(note)
+        try:
+            yield statements
+        finally:
+            # execute_wrapper() would remove the last one: that of a call that is still open.
+            connection.execute_wrappers.remove(note)
     for query in captured.captured_queries:
         # PyMySQL forgets a statement that failed.
         sql = query["sql"] if query["sql"] != "None" else failed.pop(0)
