@@ -173,6 +173,11 @@ class Envelope(pydantic.BaseModel, Generic[Item]):
     body: Item
 
 
+#: A class of a generic model is made once, and has the name of the module that asks for it first.
+OrderEnvelope = Envelope[Order]
+LevelEnvelope = Envelope[Level]
+
+
 @pydantic.dataclasses.dataclass
 class Checked:
     at: date
