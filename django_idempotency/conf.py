@@ -1,5 +1,7 @@
-"""The project's settings, typed and read live: no copy is kept, so `override_settings` simply
-works.
+"""The project's settings, typed and read live.
+
+What is compiled from them is kept until Django's signal `setting_changed`, so `override_settings`
+simply works.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 from django.apps import apps
 from django.conf import settings as django_settings
@@ -195,8 +197,27 @@ DEFAULTS: dict[str, Any] = {
     **{name.upper(): of.default for name, of in FIELDS.items()},
 }
 
-#: On a policy: the settings that it was resolved with, and the result.
-_RESOLVED = "_resolved"
+F = TypeVar("F", bound=Callable[..., Any])
+#: Each forgets what was compiled.
+_FORGETTING: list[Callable[[], None]] = []
+#: The most policies, or functions, of which something is kept.
+_KEPT = 4096
+
+
+def compiled(function: F) -> F:
+    """Keep what a function compiles of its argument, until the settings change."""
+    keeping = lru_cache(maxsize=_KEPT)(function)
+    _FORGETTING.append(keeping.cache_clear)
+    return cast(F, keeping)
+
+
+def recompile(**_: Any) -> None:
+    """Forget all that was compiled: a setting, a store or a meter has changed."""
+    for forget in _FORGETTING:
+        forget()
+
+
+setting_changed.connect(recompile)
 
 
 #: What a project without `settings.IDEMPOTENCY` has set.
@@ -260,23 +281,13 @@ Policy.left_out = staticmethod(left_out)
 ON_FAILURE = {Guarantee.LEASE: "hold", Guarantee.ATOMIC: "forget"}
 
 
+@compiled
 def resolve(policy: Policy) -> Resolved:
     """Fill in what a policy leaves out from the settings.
 
     Raises `ValueError` when the two contradict each other.
-
-    The settings are read each time; the result is cached on the policy, and used while they are
-    equal.
     """
-    found = project_settings()
-    known: tuple[Mapping[str, Any], Resolved] | None = policy.__dict__.get(_RESOLVED)
-    if known is not None and known[0] == found:
-        return known[1]
-    # What is raised below is reported with the variables of this frame, and those have secrets.
-    del (
-        found,
-        known,
-    )
+    # What is raised here is reported with the variables of this frame: no secret is among them.
     base = {name: imported(name.upper()) for name in FIELDS}
     own = policy.given()
     # A shorter ttl bounds the setting.
@@ -309,7 +320,6 @@ def resolve(policy: Policy) -> Resolved:
     problem = atomic_contradiction(resolved)
     if problem is not None:
         raise ValueError(problem)
-    policy.__dict__[_RESOLVED] = (dict(project_settings()), resolved)
     return resolved
 
 
@@ -411,17 +421,3 @@ def _is_expression(field: str, value: str) -> bool:
     if field not in SELECTING:
         return False
     return value.partition(".")[0] in DOCUMENT or re.fullmatch(r"\w+(\.\w+)+", value) is None
-
-
-#: Is replaced when something changes that plans are compiled from, besides `settings.IDEMPOTENCY`:
-#: in tests.
-EPOCH = object()
-
-
-def recompile(**_: Any) -> None:
-    """Let all plans be compiled again."""
-    global EPOCH  # noqa: PLW0603 - its identity is all that counts
-    EPOCH = object()
-
-
-setting_changed.connect(recompile)

@@ -352,6 +352,8 @@ class Policy:
         by_path=True,
     )
 
+    #: By identity: each policy has a plan of its own, and may hold what has no hash, such as a list.
+    __hash__ = object.__hash__
     #: Reads a field that is left out, by its name; `MISSING`: it is not known, as without settings.
     #: `conf` sets it.
     left_out: ClassVar[Any] = staticmethod(lambda _name: MISSING)
@@ -411,7 +413,7 @@ class WholePolicy(Policy):
         return contradiction(self.given(), self.left_out, Place.WHOLE)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Resolved(WholePolicy):
     """A policy with every field set, durations in seconds."""
 

@@ -11,8 +11,6 @@ from datetime import datetime, timezone
 from typing import Any
 from uuid import uuid4
 
-from django.conf import settings
-
 from .. import conf
 from ..core.canonical import UnhashableValue, canonical_bytes, digest, is_missing
 from ..core.hashing import record_id, request_digest
@@ -46,9 +44,6 @@ from .wording import key_named, worded
 
 logger = logging.getLogger("django_idempotency")
 
-#: On a function's terms: its plan.
-_PLAN = "_plan"
-
 
 class Plan:
     """What a function's terms and the settings say of all its calls. Raises what is wrong with
@@ -57,8 +52,6 @@ class Plan:
 
     def __init__(self, terms: FunctionTerms) -> None:
         self.terms = terms
-        self.epoch = conf.EPOCH
-        self.meters = meters.active
         self.policy = policy = terms.resolved()
         self.leases = policy.guarantee is Guarantee.LEASE
         if terms.is_async and not self.leases:
@@ -87,22 +80,12 @@ class Plan:
         self.source = source_of(terms) if meters.active else None
         counter = wing("repeats").repeats if conf.get("COUNT_REPLAYS") else None
         self.observer = Observer(source=self.source, counter=counter)
-        found = getattr(settings, conf.NAME, None)
-        #: A copy: a dict that is edited in place counts from the next call.
-        self.settings = None if found is None else dict(found)
 
 
+@conf.compiled
 def plan_of(terms: FunctionTerms) -> Plan:
     """Return the plan of a function under the current settings. Raises what is wrong with them."""
-    plan: Plan | None = terms.__dict__.get(_PLAN)
-    if (
-        plan is None
-        or plan.epoch is not conf.EPOCH
-        or plan.meters is not meters.active
-        or plan.settings != getattr(settings, conf.NAME, None)
-    ):
-        plan = terms.__dict__[_PLAN] = Plan(terms)
-    return plan
+    return Plan(terms)
 
 
 def source_of(terms: FunctionTerms) -> Source:

@@ -175,7 +175,7 @@ def _outcome(
     if len(body) > plan.max_body:
         raise Unstorable(f"it takes {len(body)} bytes, but max_body is {plan.max_body}")
     outcome = Outcome(kind.status, kind.headers, body)
-    return traced(outcome) if plan.meters else outcome
+    return outcome if plan.source is None else traced(outcome)
 
 
 def _unstored(call: FunctionCall, kind: OutcomeKind, error: Exception) -> Outcome:

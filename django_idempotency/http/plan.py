@@ -1,9 +1,7 @@
 """A route's plan: all that its policy and the settings say about a request, compiled once.
 
-A request only executes it: it reads no setting. A plan is kept with its policy, and compiled again
-when the settings are others: `settings.IDEMPOTENCY` is compared, so that an entry which is set in
-place counts from the next request, too; for what else may change in tests, Django's signal
-`setting_changed` is enough.
+A request only executes it: it reads no setting. A plan is compiled again when the settings change,
+as Django's signal `setting_changed` says: see `conf.compiled()`.
 
 The last part says how a key is spelled: what a plan's profile and its policy's format accept, and
 what of that is the key.
@@ -19,7 +17,6 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl
 
-from django.conf import settings as django_settings
 from django.http import HttpRequest
 
 from .. import conf
@@ -39,8 +36,6 @@ from .exemptions import Pattern, exemptions
 ANY_POLICY = Policy()
 #: The middleware's, for views that no entry of ROUTES names.
 EVERY_VIEW = Policy()
-#: On a policy: its plan.
-_PLAN = "_plan"
 
 
 class Plan:
@@ -56,8 +51,6 @@ class Plan:
         #: Id of a callback, and method → what the middleware knows of it: `views.PlannedRoute`. By
         #: identity: a proxy is equal to what it is around.
         self.routes: dict[tuple[int, str], Any] = {}
-        self.epoch = conf.EPOCH
-        self.settings = _copy(getattr(django_settings, conf.NAME, None))
         #: The entries of ROUTES, with the policies of other plans: each request to be asked about
         #: by `at()`.
         self.routed: Sequence[tuple[Pattern, Policy]] = ()
@@ -219,19 +212,13 @@ class Plan:
         return key
 
 
+@conf.compiled
 def plan_of(policy: Policy = ANY_POLICY) -> Plan:
     """Return the plan of a policy under the current settings.
 
     Raises `ImproperlyConfigured` for settings of no use.
     """
-    plan: Plan | None = policy.__dict__.get(_PLAN)
-    if (
-        plan is None
-        or plan.epoch is not conf.EPOCH
-        or plan.settings != getattr(django_settings, conf.NAME, None)
-    ):
-        plan = policy.__dict__[_PLAN] = Plan(policy)
-    return plan
+    return Plan(policy)
 
 
 def asking(policy: Policy, request: HttpRequest) -> Plan | None:
@@ -242,13 +229,7 @@ def asking(policy: Policy, request: HttpRequest) -> Plan | None:
     """
     if request.method in SAFE_METHODS:
         return None
-    plan: Plan | None = policy.__dict__.get(_PLAN)
-    if (
-        plan is None
-        or plan.epoch is not conf.EPOCH
-        or plan.settings != getattr(django_settings, conf.NAME, None)
-    ):
-        plan = policy.__dict__[_PLAN] = Plan(policy)
+    plan = plan_of(policy)
     if plan._asks_by_header:  # noqa: SLF001 - each keyless request comes here
         return plan if request.META.get(plan.header) is not None else None
     return plan if plan.routed or plan.asks(request.META) else None
@@ -276,10 +257,6 @@ def resolve_policy(policy: Policy) -> Resolved:
     if problem is not None:
         raise ConfigurationError(problem)
     return terms
-
-
-def _copy(settings: Any) -> Any:
-    return dict(settings) if isinstance(settings, dict) else settings
 
 
 def _parameter(query: str, name: str) -> object:

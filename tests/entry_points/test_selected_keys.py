@@ -205,7 +205,7 @@ def entry_point(request: pytest.FixtureRequest, send: Send, settings: Settings) 
     if request.param in UNDER_MIDDLEWARE:
         settings.IDEMPOTENCY = {name.upper(): value for name, value in TERMS.items()}
     if request.param == "awaited":
-        settings.IDEMPOTENCY["GUARANTEE"] = "lease"
+        settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "GUARANTEE": "lease"}
 
     def entry_point(body: Any = ORDER, **extra: Any) -> Any:
         return send(request.param, body, **extra)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from django_idempotency import conf
 from django_idempotency.instrumentation.meters import Facts, Meter, Metric, Source, meters
 
 
@@ -55,7 +56,9 @@ class RecordingMeter(Meter):
 def installed(*made: Meter) -> Iterator[None]:
     """Measure with these meters alone."""
     before, meters.active = meters.active, made
+    conf.recompile()
     try:
         yield
     finally:
         meters.active = before
+        conf.recompile()
