@@ -352,7 +352,7 @@ class Policy:
         by_path=True,
     )
 
-    #: By identity: each policy has a plan of its own, and may hold what has no hash, such as a list.
+    #: By identity: each policy has a plan of its own, and may hold a list, which has no hash.
     __hash__ = object.__hash__
     #: Reads a field that is left out, by its name; `MISSING`: it is not known, as without settings.
     #: `conf` sets it.
