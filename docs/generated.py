@@ -38,7 +38,7 @@ from django_idempotency.stores.check_messages import PREFIX, Finding
 
 Row = tuple[str, ...]
 
-CHECKS, ADVICE = "django_idempotency.checks", "django_idempotency.contrib.advice"
+CHECKS, STORES = "django_idempotency.checks", "django_idempotency.stores"
 _MARK = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.MULTILINE)
 
 
@@ -316,13 +316,11 @@ def _cell(text: object) -> str:
 
 #: Mark → what makes its table.
 TABLES: dict[str, Callable[[], str]] = {
-    "settings-and-stores": lambda: checks(
-        f"{CHECKS}.settings.", f"{CHECKS}.stores.", "django_idempotency.stores."
-    ),
+    "settings-and-stores": lambda: checks(f"{CHECKS}.settings.", f"{CHECKS}.stores.", f"{STORES}."),
     "middleware": lambda: checks(f"{CHECKS}.middleware."),
-    "routes": lambda: checks(f"{CHECKS}.routes.", f"{CHECKS}.policies.", f"{ADVICE}.surprises."),
+    "routes": lambda: checks(f"{CHECKS}.routes.", f"{CHECKS}.policies."),
     "databases": lambda: checks(f"{CHECKS}.databases.", f"{contrib.__name__}.tenants."),
-    "deploy": lambda: checks(f"{ADVICE}.servers."),
+    "deploy": lambda: checks(f"{CHECKS}.servers."),
     "wings": lambda: checks(
         *(f"{wing}." for wing in wings(having="checks") if not wing.endswith(".tenants"))
     ),

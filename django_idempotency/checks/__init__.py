@@ -31,21 +31,14 @@ CHECKS: dict[str, tuple[str, ...]] = {
     f"{_OURS}policies.check_functions": (),
     f"{_OURS}routes.check_routes": _URLS,
     f"{_WINGS}tenants.checks.check_tenants": (),
-    f"{_WINGS}advice.surprises.check_replays": _URLS,
-    f"{_WINGS}advice.surprises.check_exceptions": _URLS,
-    f"{_WINGS}advice.surprises.check_secrets": _URLS,
-    f"{_WINGS}advice.surprises.check_locks": _URLS,
     f"{_WINGS}by_route.checks.check_routed": _URLS,
-    f"{_WINGS}cors.checks.check_cors": (),
-    f"{_WINGS}issued_keys.checks.check_issuing": _URLS,
     f"{_WINGS}ninja.checks.check_operations": _URLS,
 }
 #: Checks of `--deploy`, which read the environment and query the servers.
 DEPLOYED = (
     f"{_OURS}settings.check_environment",
-    f"{_WINGS}advice.servers.check_deployment",
     f"{_WINGS}tenants.checks.check_hosts",
-    f"{_WINGS}advice.servers.check_servers",
+    f"{_OURS}servers.check_servers",
 )
 #: With our tag, too, Django 6.1 would always connect for it.
 MIGRATIONS = f"{_OURS}databases.check_migrations"

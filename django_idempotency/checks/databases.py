@@ -60,16 +60,6 @@ class W003(Finding):
     """
 
 
-class W079(Finding):
-    """DATABASES["%(using)s"] takes its connections from a pool of its own ("%(engine)s"), which the
-    heartbeat of "lease" cannot bypass: while requests hold all of it, the leases of live owners
-    expire, and their work runs again.
-
-    Type "ENGINE": "django.db.backends.postgresql" and "OPTIONS": {"pool": True}, whose pool it
-    bypasses; or give the pool two connections more than a process has threads, and %(silence)s.
-    """
-
-
 class W080(Finding):
     """Migrations of django_idempotency are not applied to the database "%(using)s": until they are,
     requests with a key get 503.
@@ -84,15 +74,10 @@ def check_databases(**_: Any) -> Iterator[CheckMessage]:
     from ..models import IdempotencyRecord  # not above: loads the model
 
     for using in record_databases():
-        options = connections.settings[using]
-        if not options["AUTOCOMMIT"]:
+        if not connections.settings[using]["AUTOCOMMIT"]:
             yield E017(using=using)
         if not kept_in_tenants() and not router.allow_migrate_model(using, IdempotencyRecord):
             yield W002(using=using)
-        # A backend with a pool of its own, such as django-db-connection-pool's and
-        # django-db-geventpool's.
-        if "POOL_OPTIONS" in options or "pool" in options["ENGINE"]:
-            yield W079(using=using, engine=options["ENGINE"])
     yield from _uncovered()
 
 

@@ -22,13 +22,7 @@ from ..http.kinds import kind_of, operation_of, operations_of
 from ..http.markers import handler_of, mark_of, view_class
 from ..http.views import own_policy, route_of
 from .middleware import guards_every_view
-from .routes import (
-    middleware_problems,
-    operation_problems,
-    own_problems,
-    refusals,
-    refuses_its_clients,
-)
+from .routes import middleware_problems, operation_problems, own_problems, refusals
 from .urlconf import Route, has_operations, name_of, open_handlers, routes
 
 
@@ -174,10 +168,7 @@ def _own(about: Row, callback: Any, method: str) -> Row:
     policy = own_policy(callback, method)
     if policy is None:
         return replace(about, guard=guard, why="its policy depends on the request")
-    row = _under(about, guard, policy)
-    if row.guard is guard and refuses_its_clients(callback, policy):
-        row = replace(row, why="a key without a user is refused: scope-required")
-    return row
+    return _under(about, guard, policy)
 
 
 def _exempted(route: Route, method: str) -> str:
@@ -218,7 +209,7 @@ def _out_of_reach(callback: Any, policy: Policy) -> str:
 
 
 def _unasked(callback: Any, method: str, policy: Policy) -> str:
-    """Say why the middleware guards a view and refuses its replays: see check W077."""
+    """Say why the middleware guards a view, and refuses its replays."""
     layer = (
         None if conf.field(policy, "authorize_replay") is not None else unfollowed(callback, method)
     )

@@ -49,16 +49,6 @@ def guards_every_view() -> bool:
     return any(_is_a(middleware, IdempotencyMiddleware) for _, middleware in _installed())
 
 
-def answering_exceptions() -> list[str]:
-    """Return the middlewares, except ours, whose process_exception may respond for a view that
-    raised.
-    """
-    others = [
-        (path, found) for path, found in _installed() if not _is_a(found, IdempotencyMiddleware)
-    ]
-    return [path for path, found in others if _may_answer(found, "process_exception")]
-
-
 def _order(installed: list[tuple[str, Any]]) -> Iterator[CheckMessage]:
     places = [
         place
@@ -74,19 +64,17 @@ def _order(installed: list[tuple[str, Any]]) -> Iterator[CheckMessage]:
             continue
         if _authenticates(middleware):
             yield E022(other=path)
-        elif _may_answer(middleware, "process_view"):
+        elif _may_refuse(middleware):
             yield W072(other=path)
 
 
-def _may_answer(middleware: Any, hook: str) -> bool:
-    """May a middleware's hook respond, or raise to refuse?
+def _may_refuse(middleware: Any) -> bool:
+    """May the process_view of a middleware respond, or raise to refuse?
 
-    One that only observes, such as a counter, does neither.
-
-    Judged by its source, which returns nothing and raises nothing. A hook without readable source
-    may respond.
+    One that only observes, such as a counter, does neither: its source returns nothing and raises
+    nothing. A hook without readable source may respond.
     """
-    method = getattr(middleware, hook, None) if inspect.isclass(middleware) else None
+    method = getattr(middleware, "process_view", None) if inspect.isclass(middleware) else None
     if method is None:
         return False
     tree = _tree_of(method)

@@ -11,11 +11,10 @@ from django.core.checks import CheckMessage
 from .. import conf
 from ..core.policy import Policy
 from ..core.records import Guarantee
-from ..http.exemptions import exemptions
 from ..http.kinds import kind_of
 from ..http.markers import carriers, decorated_by, is_unawaited, mark_of, view_class
 from ..http.views import own_policy, route_of
-from ..stores.check_messages import Finding, shown, type_named
+from ..stores.check_messages import Finding, type_named
 from .middleware import guards_every_view
 from .policies import policy_errors
 from .settings import after_settings
@@ -26,7 +25,6 @@ from .urlconf import (
     name_of,
     open_handlers,
     policies,
-    routes,
     views,
 )
 
@@ -112,22 +110,6 @@ class E071(Finding):
     """
 
 
-class W071(Finding):
-    """IDEMPOTENCY["EXEMPT"] has %(entry)s, which matches no route of the URLconf.
-
-    Type what python manage.py idempotency_routes shows, such as "%(close)s", or take the entry out.
-    """
-
-
-class W140(Finding):
-    """%(view)s is open to clients without a user (AllowAny), and its policy refuses their keys:
-    each request that has one gets 400 scope-required.
-
-    Type permission_classes = [IsAuthenticated]; or Policy(scope="…", …), which names the owner of a
-    key, or Policy(anonymous="shared", …).
-    """
-
-
 @after_settings
 def check_routes(**_: Any) -> Iterator[CheckMessage]:
     """Check every view of the URLconf, once the settings are in order."""
@@ -148,20 +130,6 @@ def check_routes(**_: Any) -> Iterator[CheckMessage]:
             # Report a class once.
             found.setdefault(f"{message.id} {message.msg.replace(path, '')}", message)
     yield from found.values()
-    if under_middleware:
-        yield from _exemptions()
-
-
-def _exemptions() -> Iterator[CheckMessage]:
-    """Find entries of EXEMPT that match no route."""
-    every = list(routes())
-    close = next(
-        (f"namespace:{route.namespaces[0]}" for route in every if route.namespaces),
-        "path:/webhooks/",
-    )
-    for exemption in exemptions():
-        if all(route.covered_by(exemption) is False for route in every):
-            yield W071(entry=shown(exemption.text), close=close)
 
 
 def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
@@ -172,8 +140,6 @@ def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
     for policy in policies(callback):
         yield from policy_errors(view, policy, coroutine=coroutine)
     yield from _idle(callback, view)
-    if any(refuses_its_clients(callback, policy) for policy in policies(callback)):
-        yield W140(view=view)
     yield from refusals(callback, view)
 
 
@@ -217,31 +183,6 @@ def operation_problems(operation: Any, name: str) -> Iterator[CheckMessage]:
     policy = mark_of(operation).policy
     if policy is not None:
         yield from policy_errors(name, policy, coroutine=E030 if operation.is_async else None)
-
-
-def refuses_its_clients(callback: Any, policy: Policy) -> bool:
-    """Is a DRF view open to clients without a user, although its policy refuses their keys?"""
-    if (
-        not is_rest(callback)
-        or conf.field(policy, "scope") is not None
-        or conf.field(policy, "anonymous") != "refuse"
-    ):
-        return False
-    # Not above: needs DRF, which such a class has loaded.
-    from rest_framework.permissions import (
-        AllowAny,
-    )
-    from rest_framework.views import APIView
-
-    from ..rest_framework.view_adapter import is_undecorated
-
-    if not is_undecorated(callback):  # a decorator may require a user
-        return False
-    cls: Any = view_class(callback)
-    asked = getattr(callback, "initkwargs", {}).get("permission_classes", cls.permission_classes)
-    return cls.get_permissions is APIView.get_permissions and all(
-        each is AllowAny for each in asked
-    )
 
 
 def refusals(callback: Any, view: str) -> Iterator[CheckMessage]:

@@ -27,6 +27,8 @@ from .wings import wing
 
 #: The number of records in a local cache with `"local_cache": True`.
 LOCAL_CACHE = 256
+#: What an entry of STORES may have.
+_ENTRY = frozenset({"BACKEND", "OPTIONS"})
 #: What has that cache: imported by the stores that ask for one.
 LAYERED = "django_idempotency.stores.layered"
 
@@ -121,9 +123,15 @@ def build(alias: str, nested: Callable[[str], BaseStore]) -> BaseStore:
         raise ImproperlyConfigured(
             f'IDEMPOTENCY["STORES"] has no {alias!r}. It has {known}. Type one of these, or add it.'
         )
+    entry = configured[alias]
+    if not isinstance(entry, dict) or not entry.keys() <= _ENTRY:
+        raise ImproperlyConfigured(
+            f'IDEMPOTENCY["STORES"][{alias!r}] must be a dict with "BACKEND" and, if the store '
+            'takes any, "OPTIONS", and no other key.'
+        )
     try:
-        backend = import_string(configured[alias]["BACKEND"])
-        options = dict(configured[alias].get("OPTIONS", {}))
+        backend = import_string(entry["BACKEND"])
+        options = dict(entry.get("OPTIONS", {}))
         size = _local_cache(options.pop("local_cache", False))
         for name in getattr(backend, "nested", ()):
             if isinstance(options.get(name), str):

@@ -181,17 +181,11 @@ class BaseStore(ABC):
         With `deploy`, query its server instead.
 
         `alias` is its name in STORES. `copies_only`: it is only the front of other stores. With
-        `deploy` it may raise. A database is asked by `checks.databases`, once for all that use it.
+        `deploy` it may raise.
         """
         from .database_checks import check_database  # not above: a server needs no check
 
         return check_database(alias, self.using) if self.using is not None and not deploy else ()
-
-    @classmethod
-    # Most stores are around none.
-    def nested_error(cls, option: str, store: BaseStore) -> str | None:  # noqa: ARG003
-        """Return why a store cannot be what an option of `nested` names, or `None`."""
-        return None
 
     # Most stores need none of it.
     def configure(self, *, claim_lease: Callable[[], float]) -> None:  # noqa: B027

@@ -66,16 +66,6 @@ class FrontedStore(WrappedStore):
         self.front = front
 
 
-class MirrorStore(OutsideStore):
-    """Names another store, and is not around it."""
-
-    nested = ("other",)
-
-    def __init__(self, *, other: BaseStore) -> None:
-        super().__init__()
-        self.other = other
-
-
 class FailingStore(FakeStore):
     """A store that cannot be built."""
 

@@ -14,7 +14,7 @@ from django.contrib import admin
 from django.contrib.auth.decorators import login_required
 from django.db import connections
 from django.http import HttpRequest, HttpResponse
-from django.urls import URLPattern, URLResolver, include, path, re_path
+from django.urls import URLPattern, URLResolver, include, path
 from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.cache import cache_page, never_cache
@@ -23,7 +23,6 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from pytest_django import Settings
 from rest_framework.decorators import action, api_view
 from rest_framework.generics import ListAPIView, ListCreateAPIView
-from rest_framework.permissions import AllowAny, IsAuthenticated
 from rest_framework.response import Response
 from rest_framework.routers import SimpleRouter
 from rest_framework.views import APIView
@@ -36,7 +35,7 @@ from rest_framework.viewsets import (
 )
 
 from django_idempotency import Policy, conf, idempotency_exempt, idempotent
-from django_idempotency.checks import guards, routes
+from django_idempotency.checks import routes
 from django_idempotency.http.markers import view_class
 from django_idempotency.http.views import route_of
 from django_idempotency.rest_framework import IdempotentViewMixin
@@ -282,47 +281,6 @@ def test_a_decorated_viewset(check: Check) -> None:
 def test_a_route_of_drf_that_works_is_silent(check: Check, view: Any) -> None:
     """A route that is bare, exempt, has its own entry point or has nothing to guard is silent."""
     assert check(view) == {}
-
-
-@each(
-    made("Open", MixinFirst, permission_classes=[AllowAny]).as_view(),
-    made("OpenToAll", MixinFirst, permission_classes=[]).as_view(),
-    idempotent()(made("OpenAbove", Create, permission_classes=[AllowAny])).as_view(),
-)
-def test_a_view_that_refuses_its_clients(check: Check, view: Any) -> None:
-    """W140: everyone may call it, and who sends a key without being a user gets 400.
-
-    Those with an owner are silent.
-    """
-    assert "IsAuthenticated" in check(view)["W140"]
-    row = next(row for row in guards.rows() if row.methods)
-    assert row.why == "a key without a user is refused: scope-required"
-
-
-@each(
-    made("Closed", MixinFirst, permission_classes=[AllowAny, IsAuthenticated]).as_view(),
-    made(
-        "Deciding",
-        MixinFirst,
-        permission_classes=[],
-        get_permissions=lambda self: [IsAuthenticated()],
-    ).as_view(),
-    made(
-        "Scoped", MixinFirst, permission_classes=[], idempotency=Policy(scope=lambda request: "all")
-    ).as_view(),
-    made(
-        "Shared", MixinFirst, permission_classes=[], idempotency=Policy(anonymous="shared")
-    ).as_view(),
-    login_required(made("Login", MixinFirst, permission_classes=[]).as_view()),
-    made(
-        "SignUp",
-        MixinFirst,
-        permission_classes=[],
-        post=idempotency_exempt(lambda self, request: None),
-    ).as_view(),
-)
-def test_a_view_whose_keys_have_owners(check: Check, view: Any) -> None:
-    assert "W140" not in check(view)
 
 
 def test_a_decorated_route_is_free_without_the_middleware(check: Check) -> None:
@@ -707,35 +665,6 @@ def test_an_entry_for_one_of_two_routes(check: Check, configure: Configure) -> N
         assert list(check(*views)) == ["E030"]
     configure(EXEMPT=["path:/a/", "path:/b/"])
     assert check(*views) == {}
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        "namespace:admins",
-        "module:shop.webhook",
-        "path:/webhook/",
-        "path:/web/",
-        "regex:^/webhooks/stripe$",
-    ],
-)
-def test_an_entry_that_no_route_is_like(check: Check, configure: Configure, entry: str) -> None:
-    """W071, under the middleware only."""
-    configure(EXEMPT=[entry])
-    views = (
-        path("webhooks/stripe/", plain),
-        path("admin/", include(([path("a/", plain)], "admin"))),
-    )
-    assert "namespace:admin" in check(*views)["W071"]
-    assert check(*views, middleware=False) == {}
-
-
-def test_an_entry_that_may_be_like_a_route(check: Check, configure: Configure) -> None:
-    """An entry that a parameter, an expression or a function may match is silent: each request
-    decides.
-    """
-    configure(EXEMPT=["path:/webhooks/stripe/", "regex:^/webhooks/s", plain, "path:/old/2020/"])
-    assert check(path("webhooks/<kind>/", plain), re_path(r"^old/\d+/$", plain)) == {}
 
 
 # -------------------------------------------------------------------------------------- the URLconf

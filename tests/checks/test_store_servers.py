@@ -13,7 +13,7 @@ from django.urls import path
 from pytest_django import Settings
 from redis import Redis
 
-from django_idempotency.contrib.advice.servers import check_servers
+from django_idempotency.checks.servers import check_servers
 from django_idempotency.decorators import idempotent
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.base import innermost
@@ -47,7 +47,7 @@ def found(settings: Settings) -> Callable[..., list[CheckMessage]]:
         if url:
             settings.CACHES["redis"] = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": url}
         settings.IDEMPOTENCY = {"STORES": {"default": ORM, **entries}}
-        return check_servers()
+        return check_servers(databases=[])
 
     return found
 

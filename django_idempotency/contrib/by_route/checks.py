@@ -11,7 +11,7 @@ from ...checks.guards import methods_of
 from ...checks.middleware import guards_every_view
 from ...checks.policies import policy_errors
 from ...checks.settings import after_settings
-from ...checks.urlconf import Route, are_exempt, name_of, routes
+from ...checks.urlconf import Route, are_exempt, routes
 from ...http.plan import EVERY_VIEW, plan_of
 from ...http.views import route_of
 from ...stores.check_messages import Finding, and_more, shown, type_named
@@ -38,15 +38,6 @@ class E147(Finding):
     %(view)s%(others)s: it is %(called)s, which checks access inside.
 
     Put @idempotent() on it, or take the entry out.
-    """
-
-
-class W145(Finding):
-    """IDEMPOTENCY["ROUTES"] has %(entry)s, and %(view)s%(others)s has a policy or an exemption of
-    its own: that counts, and the entry does not.
-
-    Take the entry out, or @idempotent(), IdempotentViewMixin or @idempotency_exempt off the view;
-    or %(silence)s.
     """
 
 
@@ -86,8 +77,6 @@ def check_routed(**_: Any) -> Iterator[CheckMessage]:
         its = [route for route, (_, by, perhaps) in found if pattern.text in (by, *perhaps)]
         if not its:
             yield W146(entry=entry, close=close)
-        if own := list(dict.fromkeys(name_of(route.callback) for route in its if _decides(route))):
-            yield W145(entry=entry, view=own[0], others=and_more(own))
         called = {
             f"the view of {route.path}": kind.called
             for route in its
@@ -95,12 +84,6 @@ def check_routed(**_: Any) -> Iterator[CheckMessage]:
         }
         if left := list(called):
             yield E147(entry=entry, view=left[0], others=and_more(left), called=called[left[0]])
-
-
-def _decides(route: Route) -> bool:
-    """Has a view a policy of its own for a method, or an exemption?"""
-    known = [route_of(route.callback, method) for method in ("", *methods_of(route.callback))]
-    return any(each.guards_itself or each.exempt for each in known)
 
 
 def _left(route: Route) -> Any:

@@ -22,6 +22,8 @@ from ...inspection.terminal import span
 #: Columns of a terminal. Only a path or a name that is longer goes past them.
 _WIDTH = 100
 _INDENT = " " * 24
+#: The page of the docs that has what no check decides.
+CHECKLIST = "docs/how-to/checklist.md"
 #: The terms that have words of their own.
 _ALWAYS = ("guarantee", "store", "required")
 
@@ -69,6 +71,8 @@ class Command(BaseCommand):
                 f"\nDjango's admin is left out ({left} routes); a path shows it: "
                 "idempotency_routes admin"
             )
+        if not options["json"]:
+            self.stdout.write(f"\nWhat to look at before production: {CHECKLIST}")
         if options["fail_unguarded"] and unguarded:
             raise CommandError(f"{len(unguarded)} of {len(found)} are not guarded.")
 

@@ -93,12 +93,6 @@ class LayeredStore(WrappedStore):
         self._under_way: OrderedDict[UUID, _Copy] = OrderedDict()
         self._lock = new_lock()
 
-    @classmethod
-    def nested_error(cls, option: str, store: BaseStore) -> str | None:
-        if option == "front" and not isinstance(store, RecordCache):
-            return f"{type(store).__name__} keeps no copies: it has no peek(), put() or drop()"
-        return None
-
     def configure(self, *, claim_lease: Callable[[], float]) -> None:
         super().configure(claim_lease=claim_lease)
         self.claim_lease = claim_lease

@@ -64,14 +64,16 @@ class ORMStore(BaseStore):
     ) -> Iterable[CheckMessage]:
         """See BaseStore.check(). Here there is always a database to name."""
         from ..database_checks import check_database  # not above: a server needs no check
-        from .checks import check_dialect, check_durable_claims
+        from .checks import check_dialect, check_durable_claims, check_server
 
         if deploy:
-            return ()
+            connection = connections[self.using]
+            with connection.cursor() as cursor:
+                return list(check_server(connection, cursor))
         return (
             *check_database(alias, self.using),
             *check_dialect(alias, self.using),
-            *check_durable_claims(alias, self.using, self.durable_claims),
+            *check_durable_claims(alias, self.durable_claims),
         )
 
     # ---------------------------------------------------------------------------------------- claim

@@ -57,7 +57,6 @@ def test_an_entry_that_cannot_be_read(settings: Settings, routes: Any, says: str
     [
         ({"name:pay:plan": {}}, "W146", "name:pay:"),
         ({"path:/pay/": {"guarantee": "lease"}, "name:pay:plain": {}}, "W146", "an entry above it"),
-        ({"name:pay:own": {}}, "W145", f"{VIEWS}.own"),
         ({"name:pay:plain": {"store": "none"}}, "E035", 'IDEMPOTENCY["ROUTES"]'),
         ({"name:pay:plain": {"ttl": 0.5}}, "E035", "CLAIM_LEASE"),
     ],
