@@ -80,7 +80,7 @@ OTHERS = {
     "middleware": "asgiref django",
     PACKAGE: "",
     "admin": "django",
-    "checks": "asgiref django rest_framework",
+    "checks": "asgiref django",
     "management": "django",
     "testing": "asgiref django hypothesis pytest",
     "testing.schemathesis": "django schemathesis",
