@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .core.policy import Policy
     from .decorators import idempotency_exempt, idempotent, idempotent_form
     from .functions import current_operation, deadline, derive_key, idempotent_function
-    from .realms import realm
+    from .scopes import realm
 
 __all__ = [
     "Policy",
@@ -32,7 +32,7 @@ _MODULES = {
     **dict.fromkeys(
         ("current_operation", "deadline", "derive_key", "idempotent_function"), ".functions"
     ),
-    "realm": ".realms",
+    "realm": ".scopes",
 }
 
 

@@ -164,7 +164,7 @@ SETTINGS: dict[str, Setting] = {
     "REPLAY_THROUGH": Setting(
         [], _are_importable, "a list of dotted paths of decorators and of view classes"
     ),
-    # The alias of CACHES that remembers the facts of `suspect`.
+    # The alias of CACHES in which extensions count and remember.
     "CACHE": Setting(
         "default",
         lambda value: isinstance(value, str) and value in django_settings.CACHES,
@@ -299,7 +299,9 @@ def resolve(policy: Policy) -> Resolved:
     problem = policy.contradiction(Place.ROUTE)
     if problem is not None:
         raise ValueError(problem)
-    terms = WholePolicy(**{**base, **own})
+    # Those of the setting have a say in all calls.
+    extensions = dict.fromkeys([*own.get("extensions", ()), *base["extensions"]])
+    terms = WholePolicy(**{**base, **own, "extensions": tuple(extensions)})
     guarantee = Guarantee(terms.guarantee)
     resolved = Resolved(
         **{
@@ -308,8 +310,7 @@ def resolve(policy: Policy) -> Resolved:
             "on_failure": terms.on_failure if terms.on_failure == ON_FAILURE[guarantee] else "free",
             "profile": profile_of(terms.profile, project_settings()),
             **{
-                name: seconds(getattr(terms, name))
-                for name in ("ttl", "seen_for", "lease", "wait", "within")
+                name: seconds(getattr(terms, name)) for name in ("ttl", "seen_for", "lease", "wait")
             },
             "longest_run": None if terms.longest_run is None else seconds(terms.longest_run),
             "derive_secret": get("DERIVE_SECRET"),
@@ -399,6 +400,8 @@ def by_path(field: str, value: Any) -> Any:
 
     Raises what the import raises.
     """
+    if field == "extensions" and isinstance(value, (list, tuple)):
+        return tuple(_extension(each) for each in value)
     of = FIELDS.get(field)
     if (
         of is not None
@@ -411,6 +414,18 @@ def by_path(field: str, value: Any) -> Any:
 
         return import_string(value)
     return value
+
+
+def _extension(value: Any) -> Any:
+    """Return the object that a dotted path names; of a class, one that is made without
+    arguments.
+    """
+    if not isinstance(value, str):
+        return value
+    from django.utils.module_loading import import_string
+
+    found = import_string(value)
+    return found() if isinstance(found, type) else found
 
 
 def _is_expression(field: str, value: str) -> bool:

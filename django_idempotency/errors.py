@@ -75,6 +75,10 @@ def _expires(terms: Any) -> bool:
     return _dated(terms) or terms.seen_for > 0
 
 
+def _raised_by_extension(problem: type[Problem], terms: Any) -> bool:
+    return any(problem in each.raises for each in terms.extensions)
+
+
 #: The same request with the same key; with a new key, if it is still wanted; look for its effect
 #: before any other request; or nothing until somebody has acted.
 RETRIES = ("same-key", "new-key", "look-first", "never")
@@ -352,7 +356,7 @@ class TooManyKeys(Problem):
     operation_state = "unknown"
     outcome = "flooded"
     retry_after = "1"
-    arises = staticmethod(lambda terms: terms.fresh_keys is not None)
+    arises = classmethod(_raised_by_extension)
     delivery = "later"
 
 
@@ -367,9 +371,7 @@ class PossibleDuplicate(Problem):
     code = "possible-duplicate"
     title = "This may be a duplicate"
     operation_state, outcome = "unknown", "suspected"  # the state of the other key
-    arises = staticmethod(
-        lambda terms: terms.suspect is not None and terms.suspect_action == "refuse"
-    )
+    arises = classmethod(_raised_by_extension)
     delivery = "never"
 
 

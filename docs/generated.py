@@ -318,7 +318,7 @@ def _cell(text: object) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "settings-and-stores": lambda: checks(f"{CHECKS}.settings.", f"{CHECKS}.stores.", f"{STORES}."),
     "middleware": lambda: checks(f"{CHECKS}.middleware."),
-    "routes": lambda: checks(f"{CHECKS}.routes.", f"{CHECKS}.policies."),
+    "routes": lambda: checks(f"{CHECKS}.routes.", f"{CHECKS}.routed.", f"{CHECKS}.policies."),
     "databases": lambda: checks(f"{CHECKS}.databases.", f"{contrib.__name__}.tenants."),
     "deploy": lambda: checks(f"{CHECKS}.servers."),
     "wings": lambda: checks(

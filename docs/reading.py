@@ -48,15 +48,17 @@ PARTS = {
         "engine/lease engine/settling core/driving engine"
     ),
     "What else the store does: purge, changes by hand, repeats, and how its checks speak": "stores",
-    "A policy and the settings": "core/policy core/profiles conf core/key_formats",
+    "A policy and the settings": "core/policy core/extensions core/profiles conf core/key_formats",
     "The way of a request": "http/run http/admission http/plan http/exchange",
     "A request in the bracket": "http/call http/problems http/atomic_requests",
-    "Key, scope and fingerprint": "scopes realms http/bodies",
+    "Key, scope and fingerprint": "scopes http/bodies",
     "The response": ("http/responses http/unguarded http/counting"),
     "Views": "http/views http/kinds http/markers http/layers http/following http/exemptions",
     "Entry points of Django": "middleware decorators apps",
     "The entry point of REST framework": "rest_framework",
-    "What selects: expressions and canonical JSON": "core/selectors core/canonical http",
+    "What selects: expressions and canonical JSON": (
+        "core/selectors core/expressions http/selection core/canonical http"
+    ),
     "Functions": (
         "functions/decorator functions/terms functions/arguments functions/names "
         "functions/call functions/running "
@@ -67,7 +69,7 @@ PARTS = {
     "signals",
     "System checks": "checks",
     "Looking, and changing by hand": "inspection core admin",
-    "Commands": "management __init__",
+    "Commands, and what others may import": "management __init__ api",
 }
 
 

@@ -38,7 +38,7 @@ POWERTOOLS = (
     Row(
         "Three functions open JSON, base64 and gzip inside a payload.",
         "how-to/keys.md#functions",
-        "tests/contrib/selecting/test_expressions.py::test_unpacking",
+        "tests/core/expressions/test_expressions.py::test_unpacking",
     ),
     Row(
         "One table serves all functions: their names are part of keys.",
@@ -81,7 +81,7 @@ POWERTOOLS = (
         "One argument is the payload: a dict, dataclass, model or event.",
         "how-to/functions.md#say-what-identifies-a-call",
         "tests/functions/test_arguments.py::test_the_one_argument_that_counts "
-        "tests/contrib/selecting/test_expressions.py::test_expressions "
+        "tests/core/expressions/test_expressions.py::test_expressions "
         "tests/functions/test_regressions.py::test_a_data_class_of_an_event_source",
     ),
     Row(
@@ -367,8 +367,8 @@ ESSAY = (
     Row(
         "A limit of attempts per card stops fresh keys.",
         "how-to/floods-and-duplicates.md#limit-new-keys",
-        "tests/contrib/screening/test_screening.py::test_too_many_new_keys "
-        "tests/contrib/screening/test_screening.py::test_who_is_counted",
+        "tests/contrib/limits/test_limits.py::test_too_many_new_keys "
+        "tests/contrib/limits/test_limits.py::test_who_is_counted",
         "New keys are counted, by client or card. Attempts with a card belong to a limiter.",
     ),
     Row(
@@ -423,7 +423,7 @@ ARCHITECTURE = (
         "how-to/keys.md#key-formats",
         "tests/entry_points/test_middleware.py::test_a_key_can_be_required_of_the_project "
         "tests/entry_points/test_key_formats.py::test_another_key_is_refused "
-        "tests/contrib/screening/test_screening.py::test_too_many_new_keys",
+        "tests/contrib/limits/test_limits.py::test_too_many_new_keys",
     ),
     Row(
         "Redis has lock and response, which expire together.",

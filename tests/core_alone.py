@@ -33,7 +33,7 @@ FOLDERS = (
         "inspection",
         "instrumentation",
     ),
-    *("management", "realms", "runtime", "scopes", "stores"),
+    *("management", "runtime", "scopes", "stores"),
 )
 #: Modules of these folders that import a package more: the core's meeting with it is what they
 #: test.

@@ -39,14 +39,13 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "conf",
         "signals",
         "scopes",
-        "realms",
         "instrumentation",
         "inspection",
         "runtime",
         "http",
     ),
     "entry points": ("functions", "rest_framework", "decorators", "middleware", PACKAGE),
-    "operators' tools": ("admin", "checks", "management", "testing", "apps"),
+    "operators' tools": ("admin", "api", "checks", "management", "testing", "apps"),
     "contrib": ("contrib",),
 }
 LAYER_OF = {
@@ -59,6 +58,7 @@ OTHERS = {
     "errors": "",
     "core": "",
     "core.concurrency": "asgiref",
+    "core.expressions": "jmespath",
     "models": "django",
     "migrations": "django",
     "stores": "django",
@@ -69,7 +69,7 @@ OTHERS = {
     "conf": "django",
     "signals": "django",
     "scopes": "asgiref django",
-    "realms": "django",
+    "api": "django",
     "instrumentation": "django",
     "inspection": "django",
     "runtime": "asgiref django",
@@ -89,7 +89,6 @@ OTHERS = {
     "contrib.act_by_key.rest": "rest_framework",
     "contrib.adrf": "asgiref django",
     "contrib.at_rest.sealed": "cryptography django",
-    "contrib.browsable_api": "rest_framework",
     "contrib.client.httpx": "httpx",
     "contrib.client.requests": "requests urllib3",
     "contrib.client.rules": "",
@@ -108,9 +107,7 @@ OTHERS = {
     "contrib.outbox.publishers.kafka": "confluent_kafka",
     "contrib.outbox.publishers.webhooks": "django httpx standardwebhooks",
     "contrib.publishing.spectacular": "drf_spectacular",
-    "contrib.rest": "django rest_framework",
-    "contrib.selecting": "django jmespath",
-    "contrib.screening": "django django_ratelimit",
+    "contrib.rest": "rest_framework",
     "contrib.tools": "asgiref django",
     "contrib.tools.sdk": "django fastmcp mcp",
 }
@@ -139,8 +136,8 @@ NAMING = {
         "runtime.handle.OF_APPS",
         "runtime.registry.WRAPPERS",
     ),
-    *("runtime.wings.WINGS", "checks.policies.policy_errors"),
-    *("checks.settings._encryption", "checks.settings._routes"),
+    "runtime.wings.WINGS",
+    "checks.settings._encryption",
 }
 
 MODULES = {

@@ -31,7 +31,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
     f"{_OURS}policies.check_functions": (),
     f"{_OURS}routes.check_routes": _URLS,
     f"{_WINGS}tenants.checks.check_tenants": (),
-    f"{_WINGS}by_route.checks.check_routed": _URLS,
+    f"{_OURS}routed.check_routed": _URLS,
     f"{_WINGS}ninja.checks.check_operations": _URLS,
 }
 #: Checks of `--deploy`, which read the environment and query the servers.

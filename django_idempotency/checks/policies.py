@@ -14,7 +14,6 @@ from typing import Any
 from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model
-from django.utils.module_loading import import_string
 
 from .. import conf
 from ..core.policy import Policy, Resolved
@@ -59,10 +58,6 @@ def policy_errors(
     if coroutine is not None and not plan.leases:
         yield coroutine(view=name)
     yield from unsealed_steps(name, policy, plan.terms)
-    if (plan.terms.fresh_keys or plan.terms.suspect) is not None:
-        yield from import_string("django_idempotency.contrib.screening.checks.problems")(
-            name, plan.terms
-        )
 
 
 def unsealed_steps(name: str, policy: Policy, terms: Resolved) -> Iterator[CheckMessage]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -13,7 +12,6 @@ from django.views.decorators.cache import never_cache
 
 from ..core.policy import Policy
 from ..errors import Problem
-from ..http.exchange import exchange_of
 from ..http.markers import Mark
 from ..http.problems import problem_response
 
@@ -33,10 +31,3 @@ class OwnView(View):
             return super().dispatch(request, *args, **kwargs)
         except Problem as problem:
             return problem_response(problem, request)
-
-
-def note_record(request: HttpRequest, record: UUID) -> None:
-    """Note on a request that it is about this record, which it has not claimed."""
-    exchange = exchange_of(request)
-    exchange.record = record
-    exchange.operation = None

@@ -13,7 +13,7 @@ is gone:
           '-- AHEAD --'  accepted: its record is kept for as long, and longer
 
 A key that the server has issued has its time, too: the signed time of its issue
-(`contrib.issued_keys.signing`). It is judged by the same line, so a key has one lifetime, whether a
+(`http.issued_keys`). It is judged by the same line, so a key has one lifetime, whether a
 client made it or the server did, and a retry within it is a replay.
 
 Whatever is accepted either finds its record or was never seen. That is why a record is kept longer

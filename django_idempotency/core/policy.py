@@ -188,9 +188,9 @@ def _selection() -> Any:
     )
 
 
-#: A number of keys, and a number of seconds, minutes, hours or days; or several such rates.
-_RATE = r"[1-9][0-9]*/([1-9][0-9]*)?[smhd]"
-_RATES = re.compile(rf"{_RATE}(, ?{_RATE})*")
+def _is_extension(value: Any) -> bool:
+    """Is it an extension, and not its class?"""
+    return hasattr(value, "before_claim") and not isinstance(value, type)
 
 
 # --------------------------------------------------------------------------------------- the policy
@@ -315,28 +315,10 @@ class Policy:
     undo_on: Collection[type[Exception]] = _field(
         (), _are_exceptions, "classes of exceptions, such as (SoldOut, CardDeclined)"
     )
-    #: How many new keys a client may make: "60/m", "1000/h", or a sustained rate and a burst:
-    #: "60/m, 5/s". More are refused (429). `None`: any number.
-    fresh_keys: str | None = _field(
-        None,
-        lambda value: (
-            value is None or (isinstance(value, str) and _RATES.fullmatch(value) is not None)
-        ),
-        '"60/m", another number per second, minute, hour or day ("5/10s", "1000/h", '
-        '"1/d"), several of them ("60/m, 5/s"), '
-        "or None",
+    #: Objects that have a say in each call, beside those of the setting: see `core.extensions`.
+    extensions: Collection[Any] = _field(
+        (), _each(_is_extension), 'objects such as FreshKeys("60/m"), in a list'
     )
-    #: What `fresh_keys` counts by: a JMESPath expression over the request, or a function of the
-    #: request. `None`: the scope.
-    fresh_keys_by: str | Callable[[Any], Any] | None = _selection()
-    #: The facts that make two requests with different keys the same: an expression, or a function
-    #: of the request; `None`: none are compared.
-    suspect: str | Callable[[Any], Any] | None = _selection()
-    #: How long a request's facts are remembered.
-    within: Duration = _duration(300)
-    #: What happens to a request whose facts are those of another key: "report" it, or "refuse" it
-    #: (409).
-    suspect_action: str = _one_of("report", "refuse")
     #: The methods that a key guards.
     methods: Collection[str] = _field(
         UNSAFE_METHODS,
@@ -388,7 +370,20 @@ class Policy:
 
     def contradiction(self, place: Place) -> str | None:
         """Return what its fields say against each other, and what to type; `None` if they agree."""
-        return contradiction(self.given(), self.left_out, place)
+        return contradiction(self.given(), self.left_out, place) or self._objection()
+
+    def _objection(self) -> str | None:
+        """Return why one of its extensions cannot be in it, and what to type; `None` if all can."""
+        for each in self.given().get("extensions", ()):
+            problem: str | None = each.contradiction(self._says)
+            if problem is not None:
+                return problem
+        return None
+
+    def _says(self, name: str) -> Any:
+        """Return a field, or what the settings say; `MISSING` while nobody knows."""
+        value = getattr(self, name)
+        return self.left_out(name) if value is MISSING else value
 
     def given(self) -> Mapping[str, Any]:
         """Return the fields that were not left out."""
@@ -410,7 +405,7 @@ class WholePolicy(Policy):
 
     def contradiction(self, place: Place) -> str | None:
         """Return what its fields say against each other, as of any policy."""
-        return contradiction(self.given(), self.left_out, Place.WHOLE)
+        return contradiction(self.given(), self.left_out, Place.WHOLE) or self._objection()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -421,7 +416,6 @@ class Resolved(WholePolicy):
     lease: float
     longest_run: float | None
     wait: float
-    within: float
     seen_for: float
     guarantee: Guarantee
     profile: Profile
@@ -479,17 +473,6 @@ def _needs_lease(
         f'Type guarantee="lease", or leave {field} out.',
         late=True,
         as_default=as_default,
-    )
-
-
-def _needs_facts(field: str) -> Contradiction:
-    return Contradiction(
-        field,
-        "suspect",
-        Kind.IDLE,
-        lambda _, suspect: suspect is None,
-        f'{field} means nothing without facts to compare. Type suspect="body.[card, '
-        f'amount]", or leave {field} out.',
     )
 
 
@@ -565,16 +548,6 @@ CONTRADICTIONS: tuple[Contradiction, ...] = (
         'wait means nothing with on_busy="reject", which answers a duplicate at once. Type '
         'on_busy="wait", or leave wait out.',
     ),
-    Contradiction(
-        "fresh_keys_by",
-        "fresh_keys",
-        Kind.IDLE,
-        lambda value, rate: value is not None and rate is None,
-        'it counts nothing without a limit. Type fresh_keys="60/m", or leave fresh_keys_by out.',
-        as_default=False,
-    ),
-    _needs_facts("within"),
-    _needs_facts("suspect_action"),
     _needs_body("max_body", _is_some),
     _needs_body("buffer_stream", bool),
     Contradiction(
@@ -601,16 +574,6 @@ CONTRADICTIONS: tuple[Contradiction, ...] = (
         Kind.AGAINST,
         lambda key, anonymous: key is not None and anonymous == "shared",
         "equal payloads of two clients would get one response. Identify the client: scope=…",
-    ),
-    Contradiction(
-        "suspect_action",
-        "anonymous",
-        Kind.AGAINST,
-        lambda action, anonymous: action == "refuse" and anonymous == "shared",
-        "clients without a login would learn of each other's requests. Identify the "
-        "client: scope=…, or type "
-        'suspect_action="report".',
-        ("suspect", lambda suspect: suspect not in (None, MISSING)),
     ),
 )
 

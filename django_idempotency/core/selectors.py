@@ -1,6 +1,6 @@
 """Selecting a part of a payload by a name or a callable.
 
-Expressions of JMESPath are a wing: `contrib.selecting`.
+Expressions of JMESPath are in `core.expressions`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,6 @@ from ..http.markers import mark
 from ..http.responses import answer_to
 from ..http.run import arun, run
 from ..http.views import call_around
-from ..runtime.wings import wing
 from .refusing import name_of
 
 
@@ -47,7 +46,9 @@ def guarded_view(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]
         source = _request_in(args, kwargs)
         call = functools.partial(view, *args, **kwargs)
         if hasattr(source, "_request"):
-            return wing("below_api_view").run_inside(source, policy, call)
+            from ..rest_framework.below_api_view import run_inside  # only there REST framework is
+
+            return run_inside(source, policy, call)
         operation = call_around(source, policy)
         if operation is not None:
             return operation.enter(call)

@@ -76,6 +76,13 @@ class EventSink(Protocol):
     ) -> None: ...
 
 
+class Listening(Protocol):
+    """Hears of the events of an operation."""
+
+    def heard(self, event: str) -> None:
+        """Take note of an event. Raises nothing."""
+
+
 class Operation:
     """A call that wants to run under a ticket: `open()` it, run the work if the verdict says so,
     then `settle()` it.
@@ -97,6 +104,8 @@ class Operation:
     is_inside = False
     #: What settle() was asked to store.
     outcome: Outcome | None = None
+    #: The call as its extensions see it; `None`: it has none.
+    details: Listening | None = None
     #: What the sink keeps from one event of this operation to the next.
     kept_by_sink: Any = None
     #: Is wrote() asked when the work has ended? Set before open().

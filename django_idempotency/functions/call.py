@@ -18,6 +18,7 @@ from ..core.policy import async_contradiction
 from ..core.records import CALL_METHOD, Guarantee
 from ..core.rules import UNBOUND, Verdict
 from ..engine.bracket import GuardedCall
+from ..engine.extending import CallDetails
 from ..engine.lease import LeaseOperation
 from ..engine.operation import AtomicOperation
 from ..engine.threads import shares_thread
@@ -32,11 +33,12 @@ from ..errors import (
 from ..instrumentation.meters import Source, meters
 from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import MISSING, UNKEYED, count, outcome_of_verdict
-from ..realms import SAID
+from ..instrumentation.repeats import repeats
 from ..runtime.handle import Course, has_course
 from ..runtime.registry import body_limit, issuing, store_of
 from ..runtime.transactions import refuse_open_transactions
 from ..runtime.wings import extended, wing
+from ..scopes import SAID
 from .current import CURRENT, CurrentOperation, living
 from .executions import EXECUTION
 from .terms import FunctionTerms
@@ -67,7 +69,6 @@ class Plan:
         self.kept = terms.kept
         #: The wings that its terms ask for, before anything is claimed; `None`: they do not.
         self.keeping: Any = wing("kept_exceptions") if self.kept else None
-        self.takeovers: Any = wing("call_takeovers") if terms.on_takeover is not None else None
         self.handle = extended(CurrentOperation)
         #: May a wing say how a work ends?
         self.has_course = has_course(self.handle)
@@ -78,7 +79,7 @@ class Plan:
         self.scope = terms.own_scope if policy.realm is None else None
         #: The labels of its figures; `None`: nothing is measured.
         self.source = source_of(terms) if meters.active else None
-        counter = wing("repeats").repeats if conf.get("COUNT_REPLAYS") else None
+        counter = repeats if conf.get("COUNT_REPLAYS") else None
         self.observer = Observer(source=self.source, counter=counter)
 
 
@@ -211,6 +212,11 @@ class FunctionCall(GuardedCall[Any]):
             self.operation = AtomicOperation(
                 plan.store, ticket, plan.observer, on_failure=plan.policy.on_failure
             )
+        #: The call as its extensions see it; `None`: it has none.
+        self.details: CallDetails | None = None
+        if plan.policy.extensions:
+            self.details = CallDetails(self.operation, plan.policy)
+            self.looks_before = True
         self.outer: CurrentOperation | None = None
         current = CURRENT.get()
         if isinstance(current, CurrentOperation):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.decorators import method_decorator
@@ -12,11 +12,11 @@ from jmespath import Options
 from jmespath.functions import Functions
 
 from ..core.canonical import hasher
+from ..core.extensions import Extension
 from ..core.policy import Duration, Policy
 from ..core.records import MISSING, Guarantee
 from ..core.selectors import Selector, simple
 from ..core.serialization.results import results_for
-from ..runtime.wings import wing
 from .arguments import Arguments
 from .handle import Handle
 from .names import name_of, refuse_registered, validate_key
@@ -79,6 +79,7 @@ def idempotent_function(
     on_replay: OnReplay | None = ...,
     on_takeover: OnTakeover | None = ...,
     undo_on: Sequence[type[Exception]] | type[Exception] = ...,
+    extensions: Sequence[Extension] = ...,
 ) -> Callable[[Callable[P, R_co]], Guarded[P, R_co]]: ...
 
 
@@ -110,6 +111,7 @@ def idempotent_function(
     on_replay: OnReplay | None = None,
     on_takeover: OnTakeover | None = None,
     undo_on: Sequence[type[Exception]] | type[Exception] = _FROM_SETTINGS,
+    extensions: Sequence[Extension] = _FROM_SETTINGS,
 ) -> Any:
     """Make a function safe to call again: sync or async, any kind of method, a task, a handler.
 
@@ -122,8 +124,8 @@ def idempotent_function(
     cannot be deduced from the return annotation. An exception frees the key, except for those in
     `keep_exceptions`, which are stored and raised again. `on_replay(result, record)` returns what a
     replay returns. `on_takeover(takeover)` is asked before a crashed call is run again. On an
-    exception in `undo_on`, which is stored as well, the steps of the call are undone. The other
-    fields are those of `Policy`.
+    exception in `undo_on`, which is stored as well, the steps of the call are undone. `extensions`
+    have a say in each call. The other fields are those of `Policy`.
 
     Raises `ImproperlyConfigured` or `ValueError` here for arguments that can never work; for calls
     see `functions.running.run`.
@@ -135,12 +137,6 @@ def idempotent_function(
     named = {"functions": jmespath_functions, "options": jmespath_options}
     custom = {name: value for name, value in named.items() if value is not None}
     _refuse_idle(custom, [key, validate], stores=store_body is not False, serializer=serializer)
-
-    def selector(expression: Selecting | None) -> Selector | None:
-        if expression is None or isinstance(expression, Selector):
-            return expression
-        plain = None if custom and isinstance(expression, str) else simple(expression)
-        return plain or cast("Selector", wing("expressions").Expression(expression, **custom))
 
     def decorate(undecorated: Any) -> Any:
         if isinstance(undecorated, (staticmethod, classmethod)):
@@ -186,10 +182,11 @@ def idempotent_function(
                     undo_on=undo_on
                     if undo_on is _FROM_SETTINGS
                     else exception_classes(undo_on, "undo_on"),
+                    extensions=extensions,
                 ),
                 arguments=arguments,
-                key=selector(key),
-                validate=selector(validate),
+                key=_selector(key, custom),
+                validate=_selector(validate, custom),
                 algorithm=hash_function,
                 results=results_for(undecorated, serializer),
                 keep_exceptions=exception_classes(keep_exceptions),
@@ -201,6 +198,20 @@ def idempotent_function(
         )
 
     return decorate if function is None else decorate(function)
+
+
+def _selector(expression: Selecting | None, custom: dict[str, Any]) -> Selector | None:
+    """Return what selects by an expression or a callable, with custom functions or options of
+    JMESPath.
+    """
+    if expression is None or isinstance(expression, Selector):
+        return expression
+    plain = None if custom and isinstance(expression, str) else simple(expression)
+    if plain is not None:
+        return plain
+    from ..core.expressions import Expression  # it loads jmespath
+
+    return Expression(str(expression), **custom)
 
 
 def _refuse_idle(

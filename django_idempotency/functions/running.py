@@ -42,16 +42,25 @@ class Answer(NamedTuple):
 class RunningCall(FunctionCall):
     """A call in the bracket."""
 
+    def before(self) -> None:
+        """See GuardedCall.before(). Raises what extensions raise."""
+        if self.details is not None:
+            self.details.before_claim(self.payload)
+
     def opened(self, verdict: Verdict) -> Answered[Any] | None:
         if not isinstance(verdict, Execute):
             self.replayed = True
             return Answered(endings.replayed(self, verdict))
         if self.plan.source is not None:
             self.count(verdict)
-        if verdict.takeover and self.plan.takeovers is not None:
-            end = self.plan.takeovers.decide(self)
+        if verdict.takeover and self.terms.on_takeover is not None:
+            from .takeovers import decide  # most functions have no such hook
+
+            end = decide(self)
             if end is not None:
                 return Answered(self.settle(end))
+        if self.details is not None:
+            self.details.claimed()
         self._begin()
         return None
 
@@ -108,7 +117,11 @@ class RunningCall(FunctionCall):
         """
         if self.degraded:
             return ending.returned
-        self.operation.settle(ending.ending)
+        try:
+            self.operation.settle(ending.ending)
+        finally:
+            if self.details is not None:
+                self.details.ended()
         if self.plan.has_course and self._is_completed(ending):
             self.course.completed()
         if ending.raised is not None:

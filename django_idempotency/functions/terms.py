@@ -22,8 +22,7 @@ from ..core.rules import MADE_BY
 from ..core.selectors import Selector
 from ..core.serialization.results import FunctionResults
 from ..errors import ConfigurationError
-from ..realms import realm_of
-from ..scopes import qualified
+from ..scopes import qualified, realm_of
 from .arguments import Arguments
 
 OnReplay = Callable[[Any, Record], Any]
@@ -67,6 +66,12 @@ class FunctionTerms:
             raise ImproperlyConfigured(
                 async_contradiction(self.name, fix='Type guarantee="lease".')
             )
+        for each in self.policy.given().get("extensions", ()):
+            if not each.takes_functions:
+                raise ImproperlyConfigured(
+                    f"{self.name}: {each!r} looks at requests, and a call of a function has none. "
+                    "Put it in the policy of the view, or leave it out."
+                )
         for selector, name in ((self.key, "key"), (self.validate, "validate")):
             if selector is not None:
                 self.arguments.refuse_strangers(selector, f"{self.name}: {name}")

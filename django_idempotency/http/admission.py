@@ -304,13 +304,16 @@ def call_of(
     if identity is None:
         return None
     ticket = identity.ticket(terms, plan.issue)
-    made = [listens(terms, identity.document(terms), ticket) for listens in plan.listeners]
-    listeners = [each for each in made if each is not None]
+    # In `atomic` nothing of a crashed owner is left to ask about.
+    if plan.leases and terms.on_takeover is not None:
+        from .takeovers import decide  # most policies have no such hook
+
+        facts["decide"] = decide
+    if terms.extensions:
+        facts["document"] = identity.document(terms)
     if key is Where.PAYLOAD and plan.selects and not plan.in_body:
         facts["selected"] = True
-    return Call(
-        request, plan, ticket, exchange, listeners=listeners, by_middleware=not strict, **facts
-    )
+    return Call(request, plan, ticket, exchange, by_middleware=not strict, **facts)
 
 
 def identify(
@@ -328,11 +331,12 @@ def identify(
     """
     document = None
     if policy.profile.carrier == "body":
-        selecting = wing("selecting")
-        document = selecting.Document(source, user, policy.max_request_body)
+        from . import selection  # it loads jmespath
+
+        document = selection.Document(source, user, policy.max_request_body)
         if policy.required is True and scope_of(request, user, policy, ISSUED_SAMPLE) is None:
             raise ScopeRequired  # its body is not read
-        found = selecting.key_in_body(document, policy)
+        found = selection.key_in_body(document, policy)
         if found is None:
             return None
         key = found
@@ -350,13 +354,16 @@ def identify(
             leave_unguarded(request, NOBODY)
         return None
     if carried and policy.key_format == ISSUED:
+        from .issued_keys import require_bound  # it loads Django's signing
+
         # Before the space stands its client's name.
-        wing("issued_keys").require_bound(carried.rpartition(" ")[2], scope, request)
+        require_bound(carried.rpartition(" ")[2], scope, request)
     if carried:
         return Identity(UnprintedText(carried), scope, source, user, document)
-    selecting = wing("selecting")
-    document = selecting.Document(source, user, policy.max_request_body)
-    selected = selecting.selected_key(document, policy, scope)
+    from . import selection  # it loads jmespath
+
+    document = selection.Document(source, user, policy.max_request_body)
+    selected = selection.selected_key(document, policy, scope)
     return (
         None
         if selected is None
@@ -379,9 +386,9 @@ class Identity(NamedTuple):
 
     def document(self, policy: Resolved) -> Any:
         """Return the request as an expression sees it."""
-        return self.seen or wing("selecting").Document(
-            self.source, self.user, policy.max_request_body
-        )
+        from . import selection  # it loads jmespath
+
+        return self.seen or selection.Document(self.source, self.user, policy.max_request_body)
 
     def ticket(self, policy: Resolved, issue: Callable[..., Ticket]) -> Ticket:
         """Return the ticket of the request, which `issue` makes.
@@ -475,11 +482,12 @@ def _chosen(
     """Return the digest by what an expression or a function of the project chooses; `None`: all of
     the body is compared.
     """
-    selecting = wing("selecting")
+    from . import selection  # it loads jmespath
+
     rule: Any = policy.fingerprint
-    if not selecting.asks_request(rule):
-        document = document or selecting.Document(request, user, policy.max_request_body)
-        selected = selecting.selected_part(document, rule)
+    if not selection.asks_request(rule):
+        document = document or selection.Document(request, user, policy.max_request_body)
+        selected = selection.selected_part(document, rule)
         # The query counts only if it is selected, too.
         return (
             None if selected is None else request_digest(framed(texts[:2]), b"selected", selected)
@@ -507,4 +515,6 @@ def compile_expressions(policy: Policy) -> None:
     """Compile a policy's expressions. Raises `ValueError`, which says what to type instead."""
     given = policy.given()
     if any(given.get(name) not in (None, *FINGERPRINTS) for name in SELECTING):
-        wing("selecting").compile_given(policy)
+        from .selection import compile_given  # it loads jmespath
+
+        compile_given(policy)

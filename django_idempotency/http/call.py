@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -44,7 +44,6 @@ from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import DEGRADED, outcome_of_verdict, traced
 from ..runtime.handle import Course
 from ..runtime.transactions import refuse_left_open, refuse_open_transactions, rolled_back_elsewhere
-from ..runtime.wings import Listener
 from . import counting
 from .atomic_requests import roll_back_request
 from .exchange import Exchange, RequestIdempotency, set_headers
@@ -63,6 +62,7 @@ from .responses import (
 )
 
 if TYPE_CHECKING:
+    from ..engine.extending import CallDetails
     from ..engine.lease import LeaseOperation
 
 logger = logging.getLogger("django_idempotency")
@@ -71,6 +71,10 @@ logger = logging.getLogger("django_idempotency")
 Finish = Callable[[Any], HttpResponseBase]
 #: Makes the response to a problem of a request.
 Respond = Callable[[Problem, HttpRequest], HttpResponseBase]
+
+#: Asks `on_takeover` about a call that has taken its record over. Returns the response to a call
+#: whose view does not run.
+Decide = Callable[["Call"], HttpResponseBase | None]
 
 
 class RequestEnding(NamedTuple):
@@ -93,8 +97,6 @@ class Call(GuardedCall[HttpResponseBase]):
     handle: RequestIdempotency
     #: Does the response say that nothing was done, whatever its status is?
     reports_failure = False
-    #: Is it a refusal of work that has written nothing?
-    did_nothing = False
     #: Must a person decide, whatever the view has responded?
     _is_held = False
     _course: Course | None = None
@@ -109,7 +111,8 @@ class Call(GuardedCall[HttpResponseBase]):
         respond: Respond = problem_response,
         ask_again: Callable[..., None] | None = None,
         finish: Finish | None = None,
-        listeners: Sequence[Listener] = (),
+        document: Any = None,
+        decide: Decide | None = None,
         by_middleware: bool = False,
         refuses: Callable[[], bool] | None = None,
         selected: bool = False,
@@ -118,7 +121,7 @@ class Call(GuardedCall[HttpResponseBase]):
 
         `respond` makes the response to a problem. `ask_again` repeats the view's access checks
         before a replay, and `refuses` asks whether what stands before the view would refuse the
-        request. `finish` completes a response that `on_takeover` has found, as the view would.
+        request. `decide` asks `on_takeover`. `document` is the request as extensions see it, if there are any. `finish` completes a response that `on_takeover` has found, as the view would.
         `selected`: has the project chosen the key from the payload?
         """
         # The request refers to us: a strong reference would keep it, and its uploads, until garbage
@@ -127,8 +130,6 @@ class Call(GuardedCall[HttpResponseBase]):
         self.plan = plan
         self.terms = plan.terms
         self.patience = plan.patience
-        #: Asks `on_takeover`. Before the claim, since it may not be there.
-        self._takeovers = plan.takeovers
         self._respond = respond
         self._ask_again = ask_again
         self.finish = finish
@@ -153,15 +154,22 @@ class Call(GuardedCall[HttpResponseBase]):
             remembers=plan.profile.remembers,
         )
         self._refuses = None if plan.leases else refuses
-        if self._weighs or self._refuses is not None or self.terms.suspect is not None:
+        if self._weighs or self._refuses is not None:
             self.operation.counts_writes = True
         exchange.record = ticket.id
         exchange.operation = self.operation
         assert exchange.spoken is not None, "its key was read"
         self.spoken = exchange.spoken
         self._handle = plan.handle  # before the claim: an app may raise
-        self._listeners = listeners
-        self.looks_before = plan.leases or bool(listeners)
+        self._document = document
+        self._decide = decide
+        #: The request as its extensions see it; `None`: it has none.
+        self._details: CallDetails | None = None
+        if self.terms.extensions:
+            from ..engine.extending import CallDetails  # most calls have none
+
+            self._details = CallDetails(self.operation, self.terms, request)
+        self.looks_before = plan.leases or self._details is not None
 
     @property
     def request(self) -> HttpRequest:
@@ -192,25 +200,27 @@ class Call(GuardedCall[HttpResponseBase]):
     def before(self) -> None:
         """See GuardedCall.before().
 
-        Raises `LeaseInTransaction` for a lease inside an open transaction, and what listeners
+        Raises `LeaseInTransaction` for a lease inside an open transaction, and what extensions
         raise.
         """
         if self.plan.leases:
             refuse_open_transactions()
-        for each in self._listeners:
-            each.arrived(self)
+        document = self._document
+        self._document = None  # it holds the request
+        if self._details is not None:
+            self._details.before_claim(document)
 
     def opened(self, verdict: Verdict) -> Answered[HttpResponseBase] | None:
         if isinstance(verdict, Replay):
             return Answered(self._replay(verdict))
         if not isinstance(verdict, Execute):
             raise refusal_of(verdict)
-        if verdict.takeover and self._takeovers is not None:
-            found: HttpResponseBase | None = self._takeovers.decide(self)
+        if verdict.takeover and self._decide is not None:
+            found = self._decide(self)
             if found is not None:
                 return Answered(found)
-        if self._listeners:
-            self._screen(verdict)
+        if self._details is not None:
+            self._details.claimed()
         self._begin(verdict)
         return None
 
@@ -222,23 +232,11 @@ class Call(GuardedCall[HttpResponseBase]):
         self.degraded = True
         self._begin(None)
 
-    def _screen(self, run: Execute) -> None:
-        """Let the listeners look at a claim. What one raises ends it, as the listener has settled
-        it or not at all.
-        """
-        for each in self._listeners:
-            try:
-                each.claimed(self, run)
-            except BaseException:
-                if self.operation.left_as is None:  # interrupted
-                    self.abandon()
-                raise
-
     def abandon(self) -> None:
-        """Restore the record of a claim that an error ends before the view. Listeners forget it."""
+        """Restore the record of a claim that an error ends before the view."""
         self.operation.abandon()
-        for each in self._listeners:
-            each.forget()
+        if self._details is not None:
+            self._details.ended()
         self.exchange.status = HeaderStatus.REFUSED
         self.exchange.original = ""
 
@@ -397,7 +395,8 @@ class Call(GuardedCall[HttpResponseBase]):
         if self.handle._ending is not None or not asks:  # noqa: SLF001 - ours
             return ended
         wrote = self.operation.wrote()
-        self.did_nothing = refusal and not wrote
+        if self._details is not None:
+            self._details.did_nothing = refusal and not wrote
         if self._weighs and refusal and "WWW-Authenticate" not in response.headers:
             return conclusions.refusal_ending(status, wrote=wrote)
         if ended is WorkResult.KEPT and not wrote and self._was_refused_before():
@@ -453,8 +452,8 @@ class Call(GuardedCall[HttpResponseBase]):
             status = self._leave()
             if rolls_back:
                 self.roll_back_request()
-            for each in self._listeners:
-                each.ended(self)
+            if self._details is not None:
+                self._details.ended()
         # What it says was rolled back, and a person must decide.
         if self._is_held and response.status_code < 400:
             raise OperationHeld
@@ -549,8 +548,8 @@ class Call(GuardedCall[HttpResponseBase]):
         try:
             if not self.degraded:
                 self.operation.settle(self._end_after(error))
-                for each in self._listeners:
-                    each.ended(self)
+                if self._details is not None:
+                    self._details.ended()
         finally:
             self._leave()
 

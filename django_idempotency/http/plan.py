@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from django.http import HttpRequest
@@ -27,10 +27,13 @@ from ..core.records import Guarantee, Ticket, UnprintedText
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
 from ..runtime.handle import has_course
 from ..runtime.registry import body_limit, issuing, store_of
-from ..runtime.wings import Listens, extended, wing
+from ..runtime.wings import extended, wing
 from ..stores.base import BaseStore
 from .exchange import RequestIdempotency, Spoken
 from .exemptions import Pattern, exemptions
+
+if TYPE_CHECKING:
+    from ..instrumentation.repeats import RepeatCounter
 
 #: A policy that leaves everything to the settings.
 ANY_POLICY = Policy()
@@ -55,7 +58,9 @@ class Plan:
         #: by `at()`.
         self.routed: Sequence[tuple[Pattern, Policy]] = ()
         if policy is EVERY_VIEW and conf.get("ROUTES"):
-            self.routed = wing("by_route").policies()
+            from .routes import policies  # it compiles plans
+
+            self.routed = policies()
         self.profile = profile = conf.profile_of(policy.profile, conf.project_settings())
         self.spoken = Spoken(profile)
         #: The name of the key's header in `request.META`; "": the key is not in a header.
@@ -99,24 +104,6 @@ class Plan:
         return self.terms.wait if self.terms.on_busy == "wait" else 0.0
 
     @cached_property
-    def takeovers(self) -> Any:
-        """What asks `on_takeover`; `None`: nobody does.
-
-        In `atomic` nothing of a crashed owner is left to ask about.
-        """
-        return wing("takeovers") if self.leases and self.terms.on_takeover is not None else None
-
-    @cached_property
-    def listeners(self) -> tuple[Listens, ...]:
-        """What screens its requests: each makes a listener for a call."""
-        terms = self.terms
-        return (
-            (wing("screening").screening_of,)
-            if (terms.fresh_keys or terms.suspect) is not None
-            else ()
-        )
-
-    @cached_property
     def issue(self) -> Callable[..., Ticket]:
         """What makes the tickets of its requests: it takes the fields that differ."""
         return issuing(self.terms)
@@ -132,9 +119,13 @@ class Plan:
         return has_course(self.handle)
 
     @cached_property
-    def counter(self) -> Any:
+    def counter(self) -> RepeatCounter | None:
         """What counts replays and mismatches; `None`: nothing does."""
-        return wing("repeats").repeats if conf.get("COUNT_REPLAYS") else None
+        if not conf.get("COUNT_REPLAYS"):
+            return None
+        from ..instrumentation.repeats import repeats  # it has a thread
+
+        return repeats
 
     @cached_property
     def exemptions(self) -> tuple[Pattern, ...]:
@@ -340,8 +331,11 @@ def formatted(key: str, policy: Policy) -> str:
     key_format = conf.field(policy, "key_format")
     if key_format == ANY:
         return key
-    if key_format == ISSUED and not wing("issued_keys").is_issued(key):
-        raise KeyMalformed(_must_be(key_format))
+    if key_format == ISSUED:
+        from .issued_keys import is_issued  # it loads Django's signing
+
+        if not is_issued(key):
+            raise KeyMalformed(_must_be(key_format))
     profile = conf.profile_of(policy.profile, conf.project_settings())
     ttl = seconds(conf.field(policy, "ttl")) + profile.grace
     match spelled(key, key_format, now=datetime.now(timezone.utc), ttl=ttl):

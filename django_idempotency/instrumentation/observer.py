@@ -53,6 +53,8 @@ class Observer:
         signal = EVENTS[event]
         if event in _MEASURED and (self._source is not None or self._counter is not None):
             self._measure(event, operation)
+        if operation.details is not None:
+            operation.details.heard(event)
         if logger.isEnabledFor(signal.level):
             log(signal, operation, error, route=route_of(self.request))
         if trail.active is not None:

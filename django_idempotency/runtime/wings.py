@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.apps import apps
 from django.core.signals import setting_changed
@@ -24,9 +24,6 @@ from ..errors import ConfigurationError
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from ..core.policy import Resolved
-    from ..core.records import Ticket
-    from ..core.rules import Execute
     from ..stores.base import BaseStore
     from .handle import OperationHandle
 
@@ -101,28 +98,13 @@ setting_changed.connect(_forget)
 
 #: What asks for a wing, in words, and the wing's module.
 WINGS = {
-    "selecting": (
-        "Selecting a key or a fingerprint",
-        "django_idempotency.contrib.selecting.selection",
-    ),
-    "expressions": ("A JMESPath expression", "django_idempotency.contrib.selecting.expressions"),
     "forms": ('profile="form"', "django_idempotency.contrib.forms.pages"),
     "kept_exceptions": ("keep_exceptions", "django_idempotency.contrib.kept_exceptions.storing"),
-    "below_api_view": (
-        "@idempotent() below @api_view",
-        "django_idempotency.contrib.below_api_view.running",
-    ),
     "monitoring": ("--format textfile", "django_idempotency.contrib.monitoring.textfile"),
     "replay_through": ('"REPLAY_THROUGH"', "django_idempotency.contrib.replay_through.following"),
-    "screening": ("fresh_keys or suspect", "django_idempotency.contrib.screening.screening"),
-    "takeovers": ("on_takeover", "django_idempotency.contrib.takeovers.views"),
-    "call_takeovers": ("on_takeover", "django_idempotency.contrib.takeovers.calls"),
-    "repeats": ('"COUNT_REPLAYS"', "django_idempotency.contrib.repeats.counting"),
     "metrics": ('"METRICS"', "django_idempotency.contrib.metrics.metered"),
     "observe": ('mode="observe"', "django_idempotency.contrib.observe.observing"),
-    "by_route": ('"ROUTES"', "django_idempotency.contrib.by_route.policies"),
     "dialects": ("profile=…", "django_idempotency.contrib.dialects.wire"),
-    "issued_keys": ('key_format="issued"', "django_idempotency.contrib.issued_keys.signing"),
 }
 
 
@@ -137,28 +119,3 @@ def wing(name: str) -> Any:
         raise ConfigurationError(
             f"{option} needs {module}, which this package does not have."
         ) from error
-
-
-class Listener(Protocol):
-    """What listens to one call. Its methods ask a cache or a database: an async call runs them in a
-    thread.
-
-    A problem that `arrived()` or `claimed()` raises is the response, and the listener has ended the
-    call's operation.
-    """
-
-    def arrived(self, call: Any) -> None:
-        """Before the claim."""
-
-    def claimed(self, call: Any, run: Execute) -> None:
-        """After a claim by which the work is about to run."""
-
-    def forget(self) -> None:
-        """The claim is given back before the work."""
-
-    def ended(self, call: Any) -> None:
-        """After the call's record was settled."""
-
-
-#: Makes the listener of a call, of its terms, the document of its request, and its ticket.
-Listens: TypeAlias = "Callable[[Resolved, Any, Ticket], Listener | None]"

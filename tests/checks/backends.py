@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.core.checks import CheckMessage, Warning  # noqa: A004 - its name
 
-from django_idempotency.contrib.selecting import Expression
+from django_idempotency.core.expressions import Expression
 from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.wrapper import WrappedStore
 from tests.support.fakes import FakeStore

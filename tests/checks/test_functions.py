@@ -45,7 +45,6 @@ def test_what_is_in_order(configure: Configure) -> None:
     ("name", "given"),
     [
         ("kept_exceptions", {"keep_exceptions": KeyError}),
-        ("call_takeovers", {"on_takeover": print}),
     ],
 )
 def test_a_wing_that_is_not_there(

@@ -34,12 +34,14 @@ from rest_framework.viewsets import (
     ViewSetMixin,
 )
 
-from django_idempotency import Policy, conf, idempotency_exempt, idempotent
+from django_idempotency import Policy, idempotency_exempt, idempotent
 from django_idempotency.checks import routes
+from django_idempotency.contrib.limits import Suspect
+from django_idempotency.core.extensions import Extension
+from django_idempotency.core.records import MISSING
 from django_idempotency.http.markers import view_class
 from django_idempotency.http.views import route_of
 from django_idempotency.rest_framework import IdempotentViewMixin
-from django_idempotency.runtime import wings
 
 from .conftest import Configure, hints
 
@@ -560,71 +562,27 @@ def test_a_policy_that_can_be_kept_is_silent(
     assert check(with_policy(**fields), login_required(idempotent(**fields)(plain))) == {}
 
 
-def test_a_plan_that_does_not_compile(
-    check: Check, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What no other check knows is found by compiling the plan of each route: here a wing is not
-    there.
-    """
-    pytest.importorskip("django_ratelimit")
-    settings.DEBUG = True  # the cache is not what is checked
-    view = idempotent(fresh_keys="60/m")(plain)
-    assert check(view) == {}
-    monkeypatch.setitem(
-        wings.WINGS, "screening", ("fresh_keys", "django_idempotency.contrib.gone.screening")
-    )
-    conf.recompile()
-    assert list(check(view)) == ["E035"]
-    assert "needs django_idempotency.contrib.gone.screening" in routes.check_routes()[0].msg
+class Impossible(Extension):
+    """Is at odds with every policy, once the settings are known."""
+
+    def contradiction(self, says: Callable[[str], Any]) -> str | None:
+        return None if says("ttl") is MISSING else "It is not possible. Leave it out."
 
 
-def test_what_clients_that_share_a_scope_share(
-    check: Check, configure: Configure, settings: Settings
-) -> None:
-    """A refusal would name another's request, and one of them would use up the limit of all."""
-    pytest.importorskip("django_ratelimit")
-    settings.DEBUG = True  # the cache is not what is checked
+def test_a_plan_that_does_not_compile(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no other check knows is found by compiling the plan of each route."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Policy, "left_out", staticmethod(lambda _: MISSING))
+        view = idempotent(extensions=[Impossible()])(plain)
+    assert "It is not possible" in check(view)["E035"] + routes.check_routes()[0].msg
+
+
+def test_what_clients_that_share_a_scope_share(check: Check, configure: Configure) -> None:
+    """A refusal would name another's request."""
     configure(ANONYMOUS="shared")
-    refusing = idempotent(suspect="body.card", suspect_action="refuse")(plain)
-    assert list(check(refusing)) == ["E035"]
-    assert 'suspect_action="report"' in routes.check_routes()[0].msg
-    assert check(idempotent(suspect="body.card")(plain)) == {}
-    assert "fresh_keys_by=" in check(idempotent(fresh_keys="60/m")(plain))["W104"]
-    assert check(idempotent(fresh_keys="60/m", fresh_keys_by="headers.client")(plain)) == {}
-
-
-def test_where_keys_are_counted(
-    check: Check, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A missing library or cache is an error, and a cache of one process a warning, except in
-    development.
-    """
-    pytest.importorskip("django_ratelimit")
-    view = login_required(idempotent(fresh_keys="60/m")(plain))
-    redis = {
-        "BACKEND": "django.core.cache.backends.redis.RedisCache",
-        "LOCATION": "redis://127.0.0.1:1/0",
-    }
-    settings.CACHES = {"default": redis}
-    assert check(view) == {}
-    settings.RATELIMIT_USE_CACHE = "defualt"
-    assert 'RATELIMIT_USE_CACHE = "default"' in check(view)["E096"]
-    del settings.RATELIMIT_USE_CACHE
-    monkeypatch.setattr("django_idempotency.contrib.screening.checks.find_spec", lambda name: None)
-    assert "django-idempotency[throttle]" in check(view)["E095"]
-    monkeypatch.undo()
-    for field in ({"fresh_keys": "60/m"}, {"suspect": "body.card"}):
-        for backend in (
-            "locmem.LocMemCache",
-            "dummy.DummyCache",
-            "db.DatabaseCache",
-            "filebased.FileBasedCache",
-        ):
-            settings.CACHES = {"default": {"BACKEND": f"django.core.cache.backends.{backend}"}}
-            settings.DEBUG = False
-            assert 'CACHES["default"]' in check(idempotent(**field)(plain))["W093"]
-            settings.DEBUG = True
-            assert check(idempotent(**field)(plain)) == {}
+    with pytest.raises(ValueError, match="refuse=False"):
+        idempotent(extensions=[Suspect("body.card", refuse=True)])(plain)
+    assert check(idempotent(extensions=[Suspect("body.card")])(plain)) == {}
 
 
 def test_settings_come_first(check: Check, configure: Configure) -> None:

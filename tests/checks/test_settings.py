@@ -16,7 +16,7 @@ from pytest_django import Settings
 from django_idempotency import conf
 from django_idempotency.checks.settings import check_environment, check_scope, check_settings
 from django_idempotency.contrib.dialects import PROFILES
-from django_idempotency.runtime import wings
+from django_idempotency.contrib.limits import Suspect
 from django_idempotency.testing import override_idempotency
 
 from .conftest import Configure, hints, said
@@ -276,6 +276,8 @@ MALFORMED = [
     ("STORE", ["default"], "E003", '"STORE": "default"'),
 ]
 
+REFUSING = Suspect("body.card", refuse=True)
+
 
 @pytest.mark.parametrize(("name", "value", "code", "typed"), MALFORMED)
 def test_a_malformed_setting_is_an_error(
@@ -378,20 +380,23 @@ def test_exceptions_on_which_nothing_is_undone(configure: Configure) -> None:
     assert not check_settings()
 
 
-def test_what_is_counted_without_a_limit(configure: Configure) -> None:
-    """E087; an expression that cannot be one is E043."""
-    configure(FRESH_KEYS_BY="body.card")
-    assert 'fresh_keys="60/m"' in said(check_settings())["E087"]
-    configure(FRESH_KEYS_BY="body.card", FRESH_KEYS="60/m", SUSPECT="body.[card")
+def test_an_expression_that_is_none(configure: Configure) -> None:
+    """E043."""
+    configure(KEY="body.[card")
     assert list(hints(check_settings())) == ["E043"]
 
 
 def test_strangers_are_not_shown_to_each_other(configure: Configure) -> None:
-    """E087: a refusal names the other's request. Without facts to compare none is refused."""
-    configure(ANONYMOUS="shared", SUSPECT="body.card", SUSPECT_ACTION="refuse")
-    assert 'suspect_action="report"' in said(check_settings())["E087"]
-    configure(ANONYMOUS="shared", SUSPECT_ACTION="refuse")
-    assert not check_settings()
+    """E087: a refusal names the other's request."""
+    configure(ANONYMOUS="shared", EXTENSIONS=[f"{__name__}.REFUSING"])
+    assert "refuse=False" in said(check_settings())["E087"]
+
+
+@pytest.mark.parametrize("value", ["shop.FLOODS", ["shop.FLOODS"], [f"{__name__}.Configure"], 5])
+def test_extensions_that_are_none(configure: Configure, value: Any) -> None:
+    """It is said which entry cannot be imported, or is none."""
+    configure(EXTENSIONS=value)
+    assert hints(check_settings())
 
 
 def test_the_cache_of_facts(configure: Configure) -> None:
@@ -479,20 +484,6 @@ def test_no_cryptography(configure: Configure, monkeypatch: pytest.MonkeyPatch) 
     assert "E099" not in hints(check_settings())
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "django-idempotency[encryption]" in hints(check_settings())["E099"]
-
-
-def test_a_setting_whose_wing_is_not_there(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """E087 for COUNT_REPLAYS, before a replay finds it out."""
-    monkeypatch.setitem(
-        wings.WINGS, "repeats", ('"COUNT_REPLAYS"', "django_idempotency.contrib.gone.away")
-    )
-    settings.IDEMPOTENCY = {"COUNT_REPLAYS": True}
-    assert (
-        '"COUNT_REPLAYS" needs django_idempotency.contrib.gone.away'
-        in said(check_settings())["E087"]
-    )
 
 
 @pytest.mark.parametrize(

@@ -71,13 +71,9 @@ DECISIONS = {
     "on_replay": ".........................",
     "on_takeover": "......x...................",
     "undo_on": "......x....................",
-    "fresh_keys": "............................",
-    "fresh_keys_by": "............................x",
-    "suspect": "..............................",
-    "within": "..............................x",
-    "suspect_action": "..........x...................x.",
-    "methods": ".................................",
-    "profile": ".xp.......ppp.....................",
+    "extensions": "............................",
+    "methods": ".............................",
+    "profile": ".xp.......ppp.................",
 }
 NAMES = list(FIELDS)
 #: Values that show a contradiction, beside those of `test_policy`.
@@ -102,10 +98,7 @@ def refusals(one: str, other: str, monkeypatch: pytest.MonkeyPatch) -> list[str]
     monkeypatch.setattr(Policy, "left_out", staticmethod(lambda _: MISSING))
     found = []
     for first, second in product(values(one), values(other)):
-        third: dict[str, Any] = (
-            {"suspect": "body.card"} if {one, other} == {"suspect_action", "anonymous"} else {}
-        )
-        fields: dict[str, Any] = {**third, one: first, other: second}
+        fields: dict[str, Any] = {one: first, other: second}
         try:
             Policy(**fields)
         except ValueError as error:
@@ -180,21 +173,16 @@ CLASHES: dict[tuple[str, str, str], tuple[Any, Any, Any]] = {
     ("on_failure", "guarantee", "lease"): ("forget", "lease", "atomic"),
     ("keep", "guarantee", "lease"): ("written", "lease", "atomic"),
     ("wait", "on_busy", "reject"): (5, "reject", "wait"),
-    ("fresh_keys_by", "fresh_keys", "None"): ("body.card", None, "60/m"),
-    ("within", "suspect", "None"): (60, None, "body.card"),
-    ("suspect_action", "suspect", "None"): ("refuse", None, "body.card"),
     ("max_body", "store_body", "False"): (1024, False, True),
     ("buffer_stream", "store_body", "False"): (True, False, True),
     ("profile", "required", "False"): ("acp", False, True),
     ("lease", "ttl", "30"): (30, 30, 86400),
     ("lease", "longest_run", "30"): (30, 30, 60),
     ("key", "anonymous", "shared"): ("body.id", "shared", "refuse"),
-    ("suspect_action", "anonymous", "shared"): ("refuse", "shared", "refuse"),
 }
 #: What else a clash needs.
 BESIDE: dict[str, dict[str, Any]] = {
     "lease": {"guarantee": "lease"},
-    "suspect_action": {"suspect": "body.card"},
 }
 ROWS = [
     pytest.param(row, *case, id=f"{row.field}-{row.other}-{name[2]}")
@@ -226,8 +214,6 @@ def test_said_in_one_policy(row: Contradiction, value: Any, clash: Any, fit: Any
     with pytest.raises(ValueError, match=rf"^Policy\({row.field}=.*, {row.other}=.*\): "):
         Policy(**{**beside(row), row.field: value, row.other: clash})
     given = {**beside(row), row.field: value, row.other: fit}
-    if row.field in ("within", "suspect_action", "fresh_keys_by"):
-        pytest.importorskip("django_ratelimit")
     plan_of(Policy(**given)).compile()
 
 

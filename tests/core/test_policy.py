@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from django_idempotency.contrib.dialects import PROFILES
+from django_idempotency.contrib.limits import FreshKeys, Suspect
+from django_idempotency.core.extensions import Extension
 from django_idempotency.core.policy import FIELDS as DECLARED
 from django_idempotency.core.policy import Policy, seconds
 from django_idempotency.core.records import MISSING, Guarantee
@@ -134,19 +136,11 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
         [None, ValueError, ["ValueError"], [SystemExit], [ValueError()]],
         "classes of exceptions",
     ),
-    "fresh_keys": (
-        [None, "60/m", "5/10s", "1/d", "60/m, 5/s"],
-        ["60", "0/m", "1.5/s", "60/w", "60/0m", 60, "", "60/m,", "60/m 5/s"],
-        '"60/m"',
+    "extensions": (
+        [(), [FreshKeys("60/m")], (Suspect("body.card"), Extension())],
+        [None, "60/m", FreshKeys("60/m"), [FreshKeys], ["shop.guards.FLOODS"]],
+        'objects such as FreshKeys("60/m")',
     ),
-    "fresh_keys_by": (
-        [None, max, "body.card", "user"],
-        ["card", "", 5],
-        "a JMESPath expression over",
-    ),
-    "suspect": ([None, max, "body.[card, amount]"], ["card", "", 5], "a JMESPath expression over"),
-    "within": ([300, timedelta(minutes=5)], [0, -5, None, True], "a positive number of seconds"),
-    "suspect_action": (["report", "refuse"], ["block", None, True], '"report" or "refuse"'),
     "methods": (
         [["POST"], ("post", "PATCH"), {"DELETE"}, ["MKCOL", "PROPPATCH", "PURGE"]],
         # a typo guards nothing
@@ -256,8 +250,8 @@ def test_a_selected_key_is_not_a_secret(key: Any) -> None:
 def test_strangers_are_not_shown_to_each_other() -> None:
     """A refusal names the other request; a report does not, nor one without facts to compare."""
     with pytest.raises(ValueError, match=r"learn of each other's requests\. Identify the client"):
-        Policy(suspect="body.card", suspect_action="refuse", anonymous="shared")
-    Policy(suspect="body.card", suspect_action="report", anonymous="shared")
+        Policy(extensions=[Suspect("body.card", refuse=True)], anonymous="shared")
+    Policy(extensions=[Suspect("body.card")], anonymous="shared")
 
 
 def test_nothing_given() -> None:

@@ -19,7 +19,7 @@ CALLED = {"djangorestframework": "Django REST framework"}
 def test_the_table_of_extras() -> None:
     """Each row names exactly the packages that its extra installs."""
     rows = table("index.md", "You need Python")
-    assert len(rows) >= 8
+    assert rows
     for extra, installs, _ in rows:
         packages = EXTRAS[extra.strip("`")]
         assert installs.partition(" (")[0] == " and ".join(

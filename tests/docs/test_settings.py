@@ -31,5 +31,6 @@ def test_the_fields_of_policy_stand_together() -> None:
 def test_dotted_paths() -> None:
     """A setting that takes a dotted path says so."""
     assert {code(name).upper() for name, _, takes in OF_POLICY if "dotted path" in takes} == {
-        name.upper() for name, of in FIELDS.items() if of.by_path
+        "EXTENSIONS",
+        *(name.upper() for name, of in FIELDS.items() if of.by_path),
     }

@@ -20,6 +20,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import Policy, idempotent
+from django_idempotency.contrib.limits import Suspect
 from django_idempotency.rest_framework import IdempotentViewMixin
 from testproject.payments.models import Effect
 
@@ -106,7 +107,7 @@ by_table = idempotent()(refuse)
 leased = idempotent(guarantee="lease")(refuse)
 selected = idempotent(key="body.order")(refuse)
 selected_kept = idempotent(key="body.order", keep={402})(refuse)
-suspected = idempotent(suspect="body.order", suspect_action="refuse")(refuse)
+suspected = idempotent(extensions=[Suspect("body.order", refuse=True)])(refuse)
 kept = idempotent(keep={402})(refuse)
 
 

@@ -17,6 +17,7 @@ from django.urls import path
 from pytest_django import Settings
 
 from django_idempotency import idempotent
+from django_idempotency.contrib.limits import FreshKeys, Suspect
 from tests.support.meters import RecordingMeter, installed
 
 pytestmark = [
@@ -26,8 +27,8 @@ pytestmark = [
 ]
 
 TERMS: dict[str, Any] = {
-    "limited": {"fresh_keys": "1/d"},
-    "suspected": {"suspect": "body.card", "suspect_action": "refuse"},
+    "limited": {"extensions": [FreshKeys("1/d")]},
+    "suspected": {"extensions": [Suspect("body.card", refuse=True)]},
 }
 
 

@@ -25,6 +25,7 @@ from sentry_sdk.serializer import serialize
 import django_idempotency
 from django_idempotency import idempotent, signals
 from django_idempotency.contrib.at_rest.sealed import Keyring
+from django_idempotency.contrib.limits import Suspect
 from django_idempotency.core import rules
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.stores.key_value import packing
@@ -98,9 +99,11 @@ urlpatterns = [
     path("lease/", idempotent(guarantee="lease", **HOOKS)(view)),
     path(
         "selected/",
-        idempotent(key="body.card", suspect=hook("suspect", lambda request: request.body), **HOOKS)(
-            view
-        ),
+        idempotent(
+            key="body.card",
+            extensions=[Suspect(hook("suspect", lambda request: request.body))],
+            **HOOKS,
+        )(view),
     ),
     path("plain/", idempotent(scope=HOOKS["scope"])(view)),
 ]

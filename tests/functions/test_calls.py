@@ -25,8 +25,8 @@ from jmespath.functions import signature
 
 from django_idempotency import idempotent_function
 from django_idempotency.contrib.messages import DeadLetter, disposition
-from django_idempotency.contrib.selecting import Expression, Functions
 from django_idempotency.core.canonical import digest
+from django_idempotency.core.expressions import Expression, Functions
 from django_idempotency.errors import (
     CalledItself,
     ConfigurationError,

@@ -12,7 +12,6 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
 
 from django_idempotency import idempotent_function
-from django_idempotency.contrib.takeovers.calls import Takeover
 from django_idempotency.core.failures import failure_of
 from django_idempotency.core.interventions import released
 from django_idempotency.errors import (
@@ -23,6 +22,7 @@ from django_idempotency.errors import (
     ResponseNotStored,
     StoreUnavailable,
 )
+from django_idempotency.functions.takeovers import Takeover
 
 from .helpers import CardDeclined, Clock, NetworkDown, Runs, of
 

@@ -11,15 +11,14 @@ from django.test import override_settings
 from django_idempotency import idempotent_function, realm
 from django_idempotency.core.hashing import secret_id
 from django_idempotency.core.records import Record
-from django_idempotency.errors import ConfigurationError, KeyMissing, StoreUnavailable
+from django_idempotency.errors import KeyMissing, StoreUnavailable
 from django_idempotency.functions.call import plan_of
-from django_idempotency.runtime import wings
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.overriding import override_idempotency
 from tests.support.meters import RecordingMeter, installed
 
-from .helpers import LEASES, MEMORY, CardDeclined, Runs, of
+from .helpers import LEASES, MEMORY
 
 pytestmark = pytest.mark.usefixtures("memory")
 
@@ -102,7 +101,7 @@ def test_a_realm(charge: Any) -> None:
 def test_counts_of_replays(charge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[bool] = []
     monkeypatch.setattr(
-        "django_idempotency.contrib.repeats.counting.repeats.add",
+        "django_idempotency.instrumentation.repeats.repeats.add",
         lambda store, record, *, replayed: counted.append(replayed),
     )
     charge(1)
@@ -132,30 +131,3 @@ def test_a_key_that_becomes_required(charge: Any) -> None:
     assert charge(None) is None
     with override_settings(IDEMPOTENCY={**LEASES, "REQUIRED": True}), pytest.raises(KeyMissing):
         charge(None)
-
-
-@pytest.mark.parametrize(
-    ("name", "terms", "setting"),
-    [
-        ("kept_exceptions", {"keep_exceptions": CardDeclined}, {}),
-        ("kept_exceptions", {"undo_on": [CardDeclined]}, {}),
-        ("call_takeovers", {"on_takeover": lambda takeover: takeover.run()}, {}),
-        ("repeats", {}, {"COUNT_REPLAYS": True}),
-    ],
-)
-def test_a_wing_that_is_not_there(
-    monkeypatch: pytest.MonkeyPatch, name: str, terms: dict[str, Any], setting: dict[str, Any]
-) -> None:
-    """It is missed before anything is claimed, and the call works once it is there."""
-    work = Runs()
-    charge: Any = idempotent_function(key="order", key_prefix="charge", **terms)(of(work))
-    with override_settings(IDEMPOTENCY={**LEASES, **setting}):
-        with monkeypatch.context() as patch:
-            patch.setitem(wings.WINGS, name, (name, "django_idempotency.contrib.gone.away"))
-            with pytest.raises(
-                ConfigurationError, match=r"needs django_idempotency\.contrib\.gone\.away"
-            ):
-                charge(1)
-        assert (work.count, charge.idempotency.lookup(1)) == (0, None)
-        charge(1)
-    assert work.count == 1

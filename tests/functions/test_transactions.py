@@ -15,7 +15,6 @@ from django.db import DatabaseError, connection, transaction
 from django.test import override_settings
 
 from django_idempotency import idempotent_function
-from django_idempotency.contrib.takeovers.calls import Takeover
 from django_idempotency.core.records import Status
 from django_idempotency.errors import (
     CalledItself,
@@ -27,6 +26,7 @@ from django_idempotency.errors import (
     WritesRolledBack,
 )
 from django_idempotency.functions import Known, current_operation
+from django_idempotency.functions.takeovers import Takeover
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
 from tests.stores.helpers import committed, connection_id, elsewhere, kill, not_sqlite

@@ -18,10 +18,10 @@ from rest_framework.request import Request
 
 from django_idempotency import Policy
 from django_idempotency.conf import resolve
-from django_idempotency.contrib.selecting.selection import Document
 from django_idempotency.errors import ConfigurationError, RequestTooLarge
 from django_idempotency.http.admission import fingerprint
 from django_idempotency.http.bodies import keep
+from django_idempotency.http.selection import Document
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"

@@ -8,7 +8,7 @@ from typing import Any, assert_type
 import jmespath.functions
 
 from django_idempotency import idempotent_function
-from django_idempotency.contrib.selecting import Functions
+from django_idempotency.core.expressions import Functions
 
 
 @idempotent_function

@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from django.utils.encoding import escape_uri_path
 
 from ... import conf
+from ...api import refer_to
 from ...core import rules
 from ...core.failures import response_of
 from ...core.hashing import record_id
@@ -25,7 +26,6 @@ from ...runtime.registry import store_of
 from ...scopes import scope_of
 from ...stores.base import BaseStore
 from ..dialects.wire import named_key, of_client, of_endpoint
-from ..views import note_record
 
 
 def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[
     terms = conf.resolve(policy)
     speak(request, terms.profile)
     key, scope = _key_and_scope(request, user, terms, sent)
-    note_record(request, record_id(scope, key))
+    refer_to(request, record_id(scope, key))
     store = store_of(terms)
     record = store.get(record_id(scope, key))
     if record is None or rules.expired(record):

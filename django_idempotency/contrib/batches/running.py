@@ -24,6 +24,7 @@ from weakref import WeakValueDictionary
 
 from django.core.exceptions import ImproperlyConfigured
 
+from ...core.expressions.compiled import selector_of
 from ...core.policy import Duration, seconds
 from ...engine.deadlines import remaining
 from ...errors import DeadlinePassed, InProgress, ResponseNotStored, StoreUnavailable
@@ -31,7 +32,6 @@ from ...functions.decorator import Guarded
 from ...functions.executions import EXECUTION
 from ...functions.handle import Handle
 from ...functions.running import Answer
-from ..selecting.expressions import selector_of
 from .report import OUTCOMES, BatchItem, BatchReport, OnProgress, showing
 
 logger = logging.getLogger("django_idempotency")

@@ -17,7 +17,7 @@ from django.utils.module_loading import import_string
 
 from ...errors import ConfigurationError
 from ...runtime.current_step import CURRENT_STEP
-from ..takeovers.decisions import Decision, HoldForReview, Question, RunAgain, UseResult
+from ...runtime.decisions import Decision, HoldForReview, Question, RunAgain, UseResult
 from .ledger import CALLS, hold
 from .messages import Answer, pack_answer
 from .models import OutgoingCall

@@ -17,11 +17,11 @@ from ...core.records import prints
 from ...errors import KeyNotIssued, ScopeRequired
 from ...http.bodies import require_bounded
 from ...http.exchange import speak
+from ...http.issued_keys import issue
 from ...http.plan import resolve_policy
+from ...http.selection import Document
 from ...http.views import own_policy, route_of
 from ...scopes import scope_of
-from ..selecting.selection import Document
-from .signing import issue
 
 #: The longest body of a request for a key (bytes).
 MAX_REQUEST = 8 * 1024

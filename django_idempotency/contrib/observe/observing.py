@@ -48,6 +48,7 @@ from ...http.exchange import RequestIdempotency, hand_out, note, noted_of, stamp
 from ...http.plan import Plan
 from ...http.problems import refusal_of
 from ...http.responses import is_buffered, is_private, wanted_by
+from ...http.selection import asks_request
 from ...http.unguarded import readable_key, report_unguarded
 from ...instrumentation.observer import log_request
 from ...instrumentation.outcomes import OBSERVED
@@ -58,7 +59,6 @@ from ...runtime.wings import extended
 from ...scopes import observed
 from ...signals import EVENTS
 from ...stores.base import BaseStore
-from ..selecting.selection import asks_request
 
 #: Seconds for which a store that did not respond is left alone, so that it delays few responses.
 PAUSE = 10.0

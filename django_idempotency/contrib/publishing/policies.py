@@ -19,6 +19,7 @@ from ...core.profiles import Profile
 from ...core.records import Guarantee
 from ...errors import Problem
 from ...http.problems import status_of
+from ..limits import FreshKeys, Suspect
 
 
 def published(policy: Policy, *, varies: bool = False) -> dict[str, Any]:
@@ -57,20 +58,14 @@ def _screening(terms: Resolved) -> dict[str, Any]:
     another key.
     """
     found: dict[str, Any] = {}
-    if terms.fresh_keys is not None:
-        rates = map(rate, terms.fresh_keys.split(","))
-        found["new_keys"] = [
-            {"limit": count, "window": iso_duration(span)} for count, span in rates
-        ]
-    if terms.suspect is not None and terms.suspect_action == "refuse":
-        found["duplicates"] = {"within": iso_duration(terms.within), "then": "refuse"}
+    for each in terms.extensions:
+        if isinstance(each, FreshKeys):
+            found["new_keys"] = [
+                {"limit": limit, "window": iso_duration(span)} for limit, span in each.rates
+            ]
+        elif isinstance(each, Suspect) and each.refuse:
+            found["duplicates"] = {"within": iso_duration(each.within), "then": "refuse"}
     return found
-
-
-def rate(text: str) -> tuple[int, int]:
-    """Return how many keys one rate allows, and in how many seconds."""
-    count, _, span = text.strip().partition("/")
-    return int(count), int(span[:-1] or 1) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[span[-1]]
 
 
 def _carrier(profile: Profile) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..takeovers.decisions import Question
+from ...runtime.decisions import Question
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from ...core.records import shortened
 from ...engine.borders import Border, reached
 from ...errors import ConfigurationError, OwnershipLost
 from ...runtime.current_step import CLOSERS, RunningStep
+from ...runtime.decisions import HoldForReview, RunAgain, UseResult
 from ...runtime.handle import HELD_FOR
-from ..takeovers.decisions import HoldForReview, RunAgain, UseResult
 from .actions import Actions, Call, Query, only_in
 from .doubt import Asked, InDoubt
 from .journal import STEPS, Journal, PositionTaken, load

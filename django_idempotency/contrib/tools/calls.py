@@ -25,6 +25,7 @@ from django.http.response import HttpResponseBase
 from ... import conf
 from ...core.canonical import TooDeep, canonical_bytes
 from ...core.conclusions import WorkResult
+from ...core.expressions.functions import Unpackable, from_json
 from ...core.policy import Policy
 from ...core.profiles import DEFAULT
 from ...core.records import Guarantee
@@ -36,7 +37,6 @@ from ...http.exchange import noted
 from ...http.plan import parse_key
 from ...http.problems import detail
 from ...http.responses import StoredResponse
-from ..selecting.functions import Unpackable, from_json
 from .refusals import refusal
 from .sdk import META_KEY, REPLAYED, well_formed
 

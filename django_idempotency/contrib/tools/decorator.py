@@ -27,7 +27,7 @@ from ...errors import ConfigurationError, IdempotencyError, ScopeRequired
 from ...functions import current_operation, derive_key, idempotent_function
 from ...functions.running import arun, run
 from ...functions.terms import FunctionTerms
-from ...realms import SAID, realm_of
+from ...scopes import SAID, realm_of
 from . import sdk
 from .refusals import problem_of, refusal
 

@@ -22,7 +22,6 @@ from django_idempotency import deadline, idempotent_function, signals
 from django_idempotency.contrib.batches import aprocess_batch, process_batch
 from django_idempotency.contrib.durable import execution
 from django_idempotency.contrib.durable.suspending import Execution
-from django_idempotency.contrib.takeovers.calls import Takeover
 from django_idempotency.core.records import Settlement, Status, Ticket
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.engine.heartbeat import heartbeat
@@ -37,6 +36,7 @@ from django_idempotency.errors import (
 )
 from django_idempotency.functions import current_operation
 from django_idempotency.functions.executions import EXECUTION
+from django_idempotency.functions.takeovers import Takeover
 from django_idempotency.instrumentation.observer import Observer
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.memory import MemoryStore

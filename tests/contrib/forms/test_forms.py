@@ -23,8 +23,8 @@ from pytest_django import Settings
 
 from django_idempotency import idempotent
 from django_idempotency.contrib.forms.pages import TEMPLATE
-from django_idempotency.contrib.issued_keys.signing import issue
 from django_idempotency.errors import ConfigurationError
+from django_idempotency.http.issued_keys import issue
 from django_idempotency.models import IdempotencyRecord
 
 from . import shop

@@ -26,11 +26,11 @@ from django_idempotency.conf import resolve
 from django_idempotency.contrib.act_by_key.views import IdempotencyKeyView
 from django_idempotency.contrib.dialects import PROFILES
 from django_idempotency.contrib.issued_keys.rest import IdempotencyTokenView as RestTokenView
-from django_idempotency.contrib.issued_keys.signing import issue
 from django_idempotency.contrib.issued_keys.views import IdempotencyTokenView
 from django_idempotency.core.key_formats import AHEAD, ISSUED_SAMPLE
 from django_idempotency.core.policy import profile_contradiction
 from django_idempotency.core.profiles import Profile
+from django_idempotency.http.issued_keys import issue
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.scopes import hashed
 from testproject.urls import urlpatterns as project_urls
@@ -441,7 +441,7 @@ def test_a_request_without_a_key_asks_nothing(
         raise AssertionError
 
     settings.IDEMPOTENCY = ISSUED
-    monkeypatch.setattr("django_idempotency.contrib.issued_keys.signing.Signer", signs)
+    monkeypatch.setattr("django_idempotency.http.issued_keys.Signer", signs)
     assert connect("/plain/charges/", user)(key=None).status_code == 201
 
 

@@ -13,11 +13,11 @@ from django.http import HttpRequest
 from django.test import Client, override_settings
 from django.urls import path
 
+from django_idempotency.contrib.limits import FreshKeys, Suspect
 from django_idempotency.contrib.publishing.policies import (
     iso_duration,
     published,
     published_problems,
-    rate,
 )
 from django_idempotency.contrib.publishing.views import IdempotencyPolicyView
 from django_idempotency.core.policy import Policy
@@ -125,7 +125,7 @@ def test_what_slows_and_refuses_is_published() -> None:
     """The limit of new keys, and the refusal of duplicates, each with its problem; a policy without
     them says nothing.
     """
-    found = published(Policy(fresh_keys="5/10m", suspect="body.card", suspect_action="refuse"))
+    found = published(Policy(extensions=[FreshKeys("5/10m"), Suspect("body.card", refuse=True)]))
     assert found["new_keys"] == [{"limit": 5, "window": "PT10M"}]
     assert found["duplicates"] == {"within": "PT5M", "then": "refuse"}
     assert (found["problems"]["too-many-keys"], found["problems"]["possible-duplicate"]) == (
@@ -135,7 +135,7 @@ def test_what_slows_and_refuses_is_published() -> None:
     # What is only reported is not the client's.
     for policy in (
         Policy(),
-        Policy(suspect="body.card"),
+        Policy(extensions=[Suspect("body.card")]),
     ):
         plain = published(policy)
         assert not {"new_keys", "duplicates"} & plain.keys()
@@ -182,12 +182,3 @@ def test_the_admin_is_not_published() -> None:
 
 def every(cls: type[Problem]) -> list[type[Problem]]:
     return [cls, *(below for sub in cls.__subclasses__() for below in every(sub))]
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [("60/m", (60, 60)), ("5/10s", (5, 10)), ("1000/h", (1000, 3600)), ("1/2d", (1, 172800))],
-)
-def test_rates(text: str, found: tuple[int, int]) -> None:
-    """As many keys in as many seconds."""
-    assert rate(text) == found

@@ -266,9 +266,7 @@ def nothing() -> Any: ...
 
 #: Field → how many arguments it is called with.
 HOOKS = {
-    **dict.fromkeys(
-        ("scope", "realm", "key", "fingerprint", "keep", "headers", "on_takeover", "suspect"), 1
-    ),
+    **dict.fromkeys(("scope", "realm", "key", "fingerprint", "keep", "headers", "on_takeover"), 1),
     **dict.fromkeys(("authorize_replay", "on_replay"), 2),
 }
 

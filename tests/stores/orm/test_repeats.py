@@ -12,8 +12,8 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency.contrib.repeats.counting import repeats
 from django_idempotency.core.records import Counted, Repeats
+from django_idempotency.instrumentation.repeats import repeats
 from django_idempotency.models import IdempotencyRecord, RepeatCount
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.base import utcnow

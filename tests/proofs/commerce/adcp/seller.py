@@ -19,6 +19,7 @@ from django.views.decorators.http import require_POST
 from django_idempotency import idempotent
 from django_idempotency.contrib.dialects.commerce import ADCP_EXCLUDED, adcp_replay
 from django_idempotency.contrib.fingerprints.json import json_body
+from django_idempotency.contrib.limits import FreshKeys
 
 from .models import MediaBuy
 
@@ -35,7 +36,7 @@ RULES: dict[str, Any] = {
     "fingerprint": json_body(exclude=ADCP_EXCLUDED, numbers="rfc8785"),
     "on_failure": "forget",
     "on_replay": adcp_replay,
-    "fresh_keys": "100/5s",
+    "extensions": [FreshKeys("100/5s")],
 }
 
 

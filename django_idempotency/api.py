@@ -1,0 +1,85 @@
+"""The names that an extension, an optional app or a store of your own may rely on.
+
+They keep their meaning from one version to the next: a change of one is announced in the changelog
+a version ahead. Whatever else is imported from inside the package may change at any time. What
+views and functions need is in `django_idempotency` itself, the errors in
+`django_idempotency.errors`, and the events in `django_idempotency.signals`.
+
+Of policies: `Policy`; `Resolved`, one with every field set, durations in seconds; `setting(name)`,
+one of `IDEMPOTENCY`; `Duration`, `is_duration()` and `seconds()`.
+
+Of a call: `Extension` has a say in it, and gets its `Details`; `Ticket` is what it brings to the
+store, `Record` what the store knows, and `is_expired(record)` says if that counts no more;
+`SettledState` says how it was left; `Problem` is an error with a response of its own.
+
+Of a request: `Document` is one as expressions see it, `selected_facts()` selects from it, and
+`compiled()` raises `ValueError` for what is no expression; `Expression` and `Functions` are those
+of JMESPath. `realm_of(policy, request)` names its tenant, and `in_any_language(request, path)`
+takes the language off a path. `blinded(purpose, *parts)` hashes what nobody may guess.
+`refer_to(request, record)` lets a problem name another record than the request's own.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.http import HttpRequest
+
+from . import conf
+from .conf import get as setting
+from .core import hashing
+from .core.conclusions import SettledState
+from .core.expressions import Expression, Functions
+from .core.extensions import Details, Extension
+from .core.policy import DURATION, Duration, Policy, Resolved, is_duration, seconds
+from .core.records import Record, Ticket
+from .core.rules import expired as is_expired
+from .errors import Problem
+from .http.counting import in_any_language
+from .http.exchange import exchange_of
+from .http.responses import FINAL
+from .http.selection import Document, compiled, selected_facts
+from .scopes import realm_of
+
+__all__ = [
+    "DURATION",
+    "FINAL",
+    "Details",
+    "Document",
+    "Duration",
+    "Expression",
+    "Extension",
+    "Functions",
+    "Policy",
+    "Problem",
+    "Record",
+    "Resolved",
+    "SettledState",
+    "Ticket",
+    "blinded",
+    "compiled",
+    "in_any_language",
+    "is_duration",
+    "is_expired",
+    "realm_of",
+    "refer_to",
+    "seconds",
+    "selected_facts",
+    "setting",
+]
+
+
+def blinded(purpose: str, *parts: bytes) -> str:
+    """Return 64 hex digits that stand for some values, and by which nobody can guess them.
+
+    It is an HMAC under the secret that keys are derived with. `purpose` keeps the hashes of two
+    uses apart.
+    """
+    return hashing.blinded(conf.derive_secret(), purpose, *parts)
+
+
+def refer_to(request: HttpRequest, record: UUID) -> None:
+    """Let the problem that answers a request name this record, and not the request's own."""
+    exchange = exchange_of(request)
+    exchange.record = record
+    exchange.operation = None

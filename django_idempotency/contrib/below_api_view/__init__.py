@@ -1,1 +1,0 @@
-"""`@idempotent()` below `@api_view`, inside a view of REST framework."""

@@ -1,1 +1,0 @@
-"""Tests of the browsable API with keys."""
