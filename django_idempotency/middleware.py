@@ -45,7 +45,6 @@ from .http.unguarded import (
 from .http.views import PlannedRoute, planned_route, route_of
 from .instrumentation.meters import meters
 from .instrumentation.outcomes import UNKEYED
-from .runtime.wings import wing
 from .stores.lending import in_database_thread
 
 
@@ -298,9 +297,9 @@ def _left(request: HttpRequest, plan: Plan, reason: Reason, sentence: str = "") 
 
 def _observe(request: HttpRequest, error: Exception, plan: Plan) -> None:
     """Report a wrong setting where the middleware only observes; elsewhere raise it."""
-    if not plan.observes:
+    if plan.observer is None:
         raise error
-    wing("observe").watch(request, None, refusal=error)
+    plan.observer.watch(request, None, refusal=error)
 
 
 def _judge(request: HttpRequest, response: HttpResponseBase) -> None:

@@ -7,7 +7,7 @@ receiver raises is logged and changes nothing. `completed` and `released` of an 
 are sent after COMMIT.
 
 `unguarded` is about a request that asked to be guarded and is not: its `operation` is `None`, and
-`reason` is the code of why. `observed` is about a request that a guard with `mode="observe"` has
+`reason` is the code of why. `observed` is about a request that a guard with `mode=OBSERVE` has
 let through: its `operation` is `None`, too, and `reason` says what the guard would have done.
 
 `duplicate_found` is no event of a key. `manage.py idempotency_suspects` sends it for each `suspect`

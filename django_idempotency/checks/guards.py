@@ -14,7 +14,7 @@ from typing import Any
 from django.core.checks import ERROR
 
 from .. import conf
-from ..core.policy import OBSERVE, SAFE_METHODS, Policy
+from ..core.policy import ENFORCE, SAFE_METHODS, Policy
 from ..core.profiles import Profile
 from ..http.exemptions import exemptions
 from ..http.following import unfollowed
@@ -232,9 +232,8 @@ def terms(policy: Policy) -> dict[str, Any]:
         for name, value in policy.given().items()
         if _plain(value) != _plain(conf.get(name.upper()))
     }
-    mode = conf.field(policy, "mode")
-    if mode == OBSERVE:
-        given["mode"] = mode
+    if conf.field(policy, "mode") != ENFORCE:
+        given["mode"] = "observe"
     return {name: _plain(value) for name, value in {**always, **given}.items()}
 
 

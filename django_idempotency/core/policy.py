@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from difflib import get_close_matches
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from .conclusions import WRITTEN
 from .key_formats import described, is_format, is_possible
@@ -28,9 +28,8 @@ DOCUMENT = ("body", "headers", "method", "path", "query", "user")
 #: The named fingerprints.
 FINGERPRINTS = ("request", "raw", "headers")
 
-#: The modes of a policy: it guards, or it only reports what a guard would have done.
+#: The mode of a policy that guards. Any other is an object that only observes: see `Observing`.
 ENFORCE = "enforce"
-OBSERVE = "observe"
 #: The value of `required` between `True` and `False`: a request without a key runs unguarded, and
 #: is reported.
 WARN = "warn"
@@ -196,6 +195,18 @@ def _is_extension(value: Any) -> bool:
 # --------------------------------------------------------------------------------------- the policy
 
 
+class Observing(Protocol):
+    """Looks at requests of a policy that guards nothing."""
+
+    def watch(
+        self, request: Any, plan: Any, *, refusal: Exception | None = None, **known: Any
+    ) -> None:
+        """Look at a request whose view runs next. Raises nothing.
+
+        `refusal`: what a guard would raise; then there may be no plan.
+        """
+
+
 @dataclass(frozen=True, kw_only=True)
 class Policy:
     """The policy of one route. A field that is left out follows the settings, read live.
@@ -203,8 +214,15 @@ class Policy:
     Raises `ValueError` for an invalid value, with a message that says what to type.
     """
 
-    #: Does it guard ("enforce"), or only report what a guard would have done ("observe")?
-    mode: str = _one_of(ENFORCE, OBSERVE)
+    #: Does it guard ("enforce"), or only report what a guard would have done? Then it is an object
+    #: such as `contrib.observe.OBSERVE`.
+    mode: str | Observing = _field(
+        ENFORCE,
+        lambda value: value == ENFORCE or hasattr(value, "watch"),
+        '"enforce", or an object that observes: OBSERVE of django_idempotency.contrib.observe, in '
+        "the settings its dotted path",
+        by_path=True,
+    )
     #: Is a request without a key refused (400), or does it run unguarded? "warn": it runs, and is
     #: reported.
     required: bool | str = _field(

@@ -44,7 +44,7 @@ class HeaderStatus(Enum):
     UNKNOWN = "unknown"  # it may or may not have been committed: ask again
     DEGRADED = "degraded"  # it ran without a guard, since the store is not responding
     UNGUARDED = "unguarded"  # it ran without a guard: a retry runs it again
-    OBSERVED = "observed"  # it ran without a guard, whose mode is "observe": a retry runs it again
+    OBSERVED = "observed"  # it ran without a guard, which only observes: a retry runs it again
     __hash__ = object.__hash__  # each member is one object, and Enum's own is Python
 
 

@@ -26,7 +26,7 @@ from django.utils.functional import SimpleLazyObject
 from .. import conf
 from ..core.hashing import framed, record_id, request_digest
 from ..core.key_formats import ANY, ISSUED, ISSUED_SAMPLE, kept_for
-from ..core.policy import FINGERPRINTS, OBSERVE, SAFE_METHODS, SELECTING, WARN, Policy, Resolved
+from ..core.policy import ENFORCE, FINGERPRINTS, SAFE_METHODS, SELECTING, WARN, Policy, Resolved
 from ..core.profiles import Profile
 from ..core.records import Ticket, UnprintedText, prints
 from ..core.statuses import HeaderStatus
@@ -221,9 +221,9 @@ def _keyed(request: HttpRequest, plan: Plan, exchange: Exchange, *, guards: bool
         if key is not None:
             plan.terms  # noqa: B018 - raises what contradicts the settings
     except (Problem, ConfigurationError, ImproperlyConfigured) as error:
-        if not plan.observes:
+        if plan.observer is None:
             raise
-        wing("observe").watch(request, None, refusal=error)
+        plan.observer.watch(request, None, refusal=error)
         return None
     return None if key is None else Keyed(plan, key, exchange)
 
@@ -296,8 +296,8 @@ def call_of(
     observes. `facts`: see `Call`.
     """
     plan, key, exchange = keyed
-    if plan.observes:
-        wing("observe").watch(request, plan, key=key, user=user, source=source, strict=strict)
+    if plan.observer is not None:
+        plan.observer.watch(request, plan, key=key, user=user, source=source, strict=strict)
         return None
     terms = plan.terms
     identity = identify(request, terms, key=key, user=user, source=source, strict=strict)
@@ -434,7 +434,7 @@ async def auser_of(request: HttpRequest, policy: Policy) -> Any:
     that only observes does not even ask Django's: that reads the session.
     """
     user = getattr(request, "user", None)
-    if conf.field(policy, "mode") == OBSERVE:
+    if conf.field(policy, "mode") != ENFORCE:
         return user
     if hasattr(request, "auser") and (user is None or isinstance(user, SimpleLazyObject)):
         found = await keep_opened(request.auser)
@@ -471,7 +471,7 @@ def fingerprint(request: Any, policy: Policy, user: Any = None, document: Any = 
     elif rule not in FINGERPRINTS:
         found = _chosen(request, texts, policy, user, document)
     if found is not None:
-        receive(request, reads=policy.mode != OBSERVE)
+        receive(request, reads=policy.mode == ENFORCE)
         return found
     return body_digest(texts, request, policy)
 
@@ -493,7 +493,7 @@ def _chosen(
             None if selected is None else request_digest(framed(texts[:2]), b"selected", selected)
         )
     require_bounded(getattr(request, "_request", request), policy.max_request_body)
-    receive(request, reads=policy.mode != OBSERVE)
+    receive(request, reads=policy.mode == ENFORCE)
     try:
         found = rule(request)
     except _UNREADABLE:

@@ -21,7 +21,15 @@ from django.http import HttpRequest
 
 from .. import conf
 from ..core.key_formats import ANY, ISSUED, KeyFault, described, spelled
-from ..core.policy import OBSERVE, SAFE_METHODS, Policy, Resolved, profile_contradiction, seconds
+from ..core.policy import (
+    ENFORCE,
+    SAFE_METHODS,
+    Observing,
+    Policy,
+    Resolved,
+    profile_contradiction,
+    seconds,
+)
 from ..core.profiles import DEFAULT, Profile
 from ..core.records import Guarantee, Ticket, UnprintedText
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
@@ -69,7 +77,9 @@ class Plan:
         self.methods = frozenset(name.upper() for name in conf.field(policy, "methods"))
         self.required = conf.field(policy, "required")
         self.selects = conf.field(policy, "key") is not None
-        self.observes = conf.field(policy, "mode") == OBSERVE
+        mode = conf.by_path("mode", conf.field(policy, "mode"))
+        #: What watches its requests, which run without a guard; `None`: they are guarded.
+        self.observer: Observing | None = None if mode == ENFORCE else mode
         #: Is a key not used as it was sent?
         self.respells = conf.field(policy, "key_format") != ANY or profile.client_field is not None
         # Most plans: a request without the header asks for nothing.

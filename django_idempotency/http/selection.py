@@ -21,7 +21,7 @@ from ..core.canonical import TooDeep, UnhashableValue, canonical_bytes, digest
 from ..core.expressions.compiled import selector_of
 from ..core.expressions.functions import Unpackable, from_json
 from ..core.key_formats import ANY, ISSUED
-from ..core.policy import DOCUMENT, FINGERPRINTS, OBSERVE, SELECTING, WARN, Policy, Resolved
+from ..core.policy import DOCUMENT, ENFORCE, FINGERPRINTS, SELECTING, WARN, Policy, Resolved
 from ..core.records import UnprintedBytes, prints
 from ..core.selectors import Selector
 from ..errors import ConfigurationError, KeyMissing, NotSelectable
@@ -133,7 +133,7 @@ def selected_key(document: Document, policy: Policy, scope: str) -> str | None:
     selector = _selector(policy.key)
     http = document.http
     if asks_request(policy.key) and fits(http):  # it may read the body, or half of it
-        receive(document.source, reads=policy.mode != OBSERVE)
+        receive(document.source, reads=policy.mode == ENFORCE)
     try:
         found = selector(document.source if asks_request(policy.key) else document)
         reason = NO_KEY.sentence if selector.is_missing(found) else ""

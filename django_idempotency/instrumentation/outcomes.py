@@ -36,7 +36,7 @@ UNREADABLE: Final = "unreadable"  # the record is damaged
 STORE_ERROR: Final = "store_error"  # the store did not respond, so the request was refused
 DEGRADED: Final = "degraded"  # the store did not respond, so the work runs without a guard
 UNGUARDED: Final = "unguarded"  # it asked to be guarded, and runs without a guard
-OBSERVED: Final = "observed"  # it runs without a guard, whose mode is "observe"
+OBSERVED: Final = "observed"  # it runs without a guard, which only observes
 UNKEYED: Final = "unkeyed"  # it has no key, needs none, and runs
 
 OUTCOMES: Final = (

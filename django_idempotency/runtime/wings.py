@@ -103,7 +103,6 @@ WINGS = {
     "monitoring": ("--format textfile", "django_idempotency.contrib.monitoring.textfile"),
     "replay_through": ('"REPLAY_THROUGH"', "django_idempotency.contrib.replay_through.following"),
     "metrics": ('"METRICS"', "django_idempotency.contrib.metrics.metered"),
-    "observe": ('mode="observe"', "django_idempotency.contrib.observe.observing"),
     "dialects": ("profile=…", "django_idempotency.contrib.dialects.wire"),
 }
 

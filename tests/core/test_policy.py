@@ -12,6 +12,7 @@ import pytest
 
 from django_idempotency.contrib.dialects import PROFILES
 from django_idempotency.contrib.limits import FreshKeys, Suspect
+from django_idempotency.contrib.observe import OBSERVE
 from django_idempotency.core.extensions import Extension
 from django_idempotency.core.policy import FIELDS as DECLARED
 from django_idempotency.core.policy import Policy, seconds
@@ -21,7 +22,7 @@ from ..support.naming import shown
 
 #: Field → good values, bad values, and what the refusal says to write.
 FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
-    "mode": (["enforce", "observe"], ["off", None, True], '"enforce" or "observe"'),
+    "mode": (["enforce", OBSERVE], ["observe", "off", None, True], "contrib.observe"),
     "required": ([True, False, "warn"], [None, 1, "yes"], 'True, False or "warn"'),
     "ttl": (
         [1, 0.5, 86400, timedelta(days=1), timedelta(days=3650), 3650 * 86400],

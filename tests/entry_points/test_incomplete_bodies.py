@@ -261,7 +261,7 @@ def test_what_is_wrong_with_the_key_is_said_first(send: Cutting) -> None:
     assert response.json()["code"] == "key-malformed"
 
 
-@override_settings(IDEMPOTENCY={"MODE": "observe"})
+@override_settings(IDEMPOTENCY={"MODE": "django_idempotency.contrib.observe.OBSERVE"})
 def test_who_only_observes_reports_it(send: Cutting, caplog: pytest.LogCaptureFixture) -> None:
     """The view runs as without us, and the report says what a guard would have done."""
     body, content_type, how = BODIES["urlencoded"]

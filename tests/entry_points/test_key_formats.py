@@ -183,7 +183,10 @@ def test_a_function_may_return_a_uuid(browser: Client) -> None:
 
 def test_observed(user: User, connect: Connect, observed: Any, settings: Settings) -> None:
     """Before a format is enforced, the clients that do not keep to it can be counted."""
-    settings.IDEMPOTENCY = {"MODE": "observe", "KEY_FORMAT": "uuid7"}
+    settings.IDEMPOTENCY = {
+        "MODE": "django_idempotency.contrib.observe.OBSERVE",
+        "KEY_FORMAT": "uuid7",
+    }
     assert connect("/plain/charges/", user)().status_code == 201
     assert connect("/plain/charges/", user)(key=uuid7(2 * DAY)).status_code == 201
     assert observed.would == ["key-malformed", "key-expired"]

@@ -565,7 +565,11 @@ def test_what_a_caller_does_to_its_result(guard: Any) -> None:
 
 def test_a_warning_is_no_refusal(guard: Any, settings: Any) -> None:
     """A call without a key runs under `REQUIRED: "warn"`, as it does without the setting."""
-    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "REQUIRED": "warn", "MODE": "observe"}
+    settings.IDEMPOTENCY = {
+        **settings.IDEMPOTENCY,
+        "REQUIRED": "warn",
+        "MODE": "django_idempotency.contrib.observe.OBSERVE",
+    }
     work = Runs()
     charge = guard(work, key="order")
     charge(None)

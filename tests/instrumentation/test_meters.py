@@ -21,6 +21,7 @@ from pytest_django.fixtures import Settings
 
 from django_idempotency import idempotent, idempotent_function
 from django_idempotency.checks.settings import check_settings
+from django_idempotency.contrib.observe import OBSERVE
 from django_idempotency.contrib.outbox import send
 from django_idempotency.contrib.outbox.relaying import Relay
 from django_idempotency.core.records import Status
@@ -50,7 +51,7 @@ def forgetful(request: HttpRequest) -> HttpResponse:
     return JsonResponse({}, status=201)
 
 
-@idempotent(anonymous="shared", mode="observe")
+@idempotent(anonymous="shared", mode=OBSERVE)
 def watched(request: HttpRequest) -> HttpResponse:
     return JsonResponse({}, status=201)
 

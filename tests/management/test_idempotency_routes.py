@@ -334,7 +334,7 @@ def test_exceptions_by_their_names() -> None:
 
 def test_a_route_that_only_observes(settings: Settings) -> None:
     """Whoever reads the list must not think that its guards are active."""
-    settings.IDEMPOTENCY = {"MODE": "observe"}
+    settings.IDEMPOTENCY = {"MODE": "django_idempotency.contrib.observe.OBSERVE"}
     rows = {row["path"]: row for row in listed()}
     assert rows["/api/charges/"]["terms"]["mode"] == "observe"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-OBSERVE = {"MODE": "observe"}
+OBSERVE = {"MODE": "django_idempotency.contrib.observe.OBSERVE"}
 
 
 @dataclass

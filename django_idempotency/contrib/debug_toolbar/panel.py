@@ -42,7 +42,7 @@ MEANINGS: dict[HeaderStatus | None, str] = {
     HeaderStatus.UNKNOWN: "It may or may not have been committed: a retry finds out.",
     HeaderStatus.DEGRADED: "Not stored: it ran without a guard, since the store did not respond.",
     HeaderStatus.UNGUARDED: "Not stored: it ran without a guard.",
-    HeaderStatus.OBSERVED: 'Not stored: the mode of its guard is "observe".',
+    HeaderStatus.OBSERVED: "Not stored: its guard only observes.",
     None: "This request has no key, and needs none.",
 }
 

@@ -21,7 +21,7 @@ from django.views import View
 
 from ... import conf
 from ...core.concurrency import in_thread
-from ...core.policy import OBSERVE, SAFE_METHODS, Policy, async_contradiction
+from ...core.policy import ENFORCE, SAFE_METHODS, Policy, async_contradiction
 from ...decorators.views import leases
 from ...errors import Problem
 from ...http.admission import is_covered
@@ -223,6 +223,6 @@ def _receive(request: HttpRequest, policy: Policy) -> None:
     """Refuse a body that is too long, or cut short: what is left of a mutation may read as a
     query.
     """
-    if conf.field(policy, "mode") != OBSERVE:
+    if conf.field(policy, "mode") == ENFORCE:
         require_bounded(request, conf.field(policy, "max_request_body"))
         receive(request)

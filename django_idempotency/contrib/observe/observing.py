@@ -1,4 +1,4 @@
-"""`mode="observe"`: the view runs as it would without us, and what a guard would have done is
+"""`mode=OBSERVE`: the view runs as it would without us, and what a guard would have done is
 reported.
 
     watch ── the view, unguarded ── conclude: who sent it? is it the same request? was its key known? ── report
@@ -285,14 +285,34 @@ class Observed(Unstored):
         return None
 
 
-def watch(
-    request: HttpRequest, plan: Plan | None, *, refusal: Exception | None = None, **known: Any
-) -> None:
-    """Begin to observe a request whose view runs next. Never raises.
+class Observer:
+    """The mode of a policy that guards nothing, and reports what a guard would have done."""
 
-    `refusal`: what a guard would raise. The plan, which may not compile, is not needed then. For
-    the rest see `identify()`.
-    """
+    def __repr__(self) -> str:
+        return "OBSERVE"
+
+    def watch(
+        self,
+        request: HttpRequest,
+        plan: Plan | None,
+        *,
+        refusal: Exception | None = None,
+        **known: Any,
+    ) -> None:
+        """Begin to observe a request whose view runs next. Never raises.
+
+        `refusal`: what a guard would raise. The plan, which may not compile, is not needed then.
+        For the rest see `identify()`.
+        """
+        _watch(request, plan, refusal, known)
+
+
+OBSERVE = Observer()
+
+
+def _watch(
+    request: HttpRequest, plan: Plan | None, refusal: Exception | None, known: dict[str, Any]
+) -> None:
     observation = Observation(request, plan, refusal=refusal, **known)
     note(request, HeaderStatus.OBSERVED)
     counting.count(request, OBSERVED)

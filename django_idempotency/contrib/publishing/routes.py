@@ -14,7 +14,7 @@ from django.contrib.admindocs.views import simplify_regex
 from ... import conf
 from ...checks.guards import guards_of
 from ...checks.urlconf import is_of_admin, routes
-from ...core.policy import OBSERVE, Policy
+from ...core.policy import ENFORCE, Policy
 from ...http.markers import view_class
 from .policies import published
 
@@ -65,7 +65,7 @@ def _guarded() -> Iterator[GuardedMethod]:
         seen.add(path)
         for method, chosen in guards_of(route):
             policy = chosen or Policy()
-            if conf.field(policy, "mode") != OBSERVE:  # which promises nothing
+            if conf.field(policy, "mode") == ENFORCE:  # which promises nothing
                 yield GuardedMethod(
                     path=path,
                     method=method,

@@ -21,6 +21,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from django_idempotency import Policy
 from django_idempotency.contrib.grpc import AsyncIdempotencyInterceptor, IdempotencyInterceptor
+from django_idempotency.contrib.observe import OBSERVE
 from django_idempotency.errors import ConfigurationError
 
 from ...test_architecture import ROOT
@@ -64,7 +65,7 @@ def add_payments_to_server(interceptor: Any, *, is_async: bool = False) -> Serve
             ),
             "fingerprint, scope",
         ),
-        (lambda: IdempotencyInterceptor({CHARGE: Policy(mode="observe")}, caller=None), "mode"),
+        (lambda: IdempotencyInterceptor({CHARGE: Policy(mode=OBSERVE)}, caller=None), "mode"),
         (
             lambda: AsyncIdempotencyInterceptor({CHARGE: Policy(guarantee="atomic")}, caller=None),
             "is async",

@@ -425,7 +425,7 @@ def test_observed(
     user: User, other_user: User, connect: Connect, observed: Any, settings: Settings
 ) -> None:
     """Before the format is enforced, the clients that do not ask for keys can be counted."""
-    settings.IDEMPOTENCY = {"MODE": "observe", **ISSUED}
+    settings.IDEMPOTENCY = {"MODE": "django_idempotency.contrib.observe.OBSERVE", **ISSUED}
     send = connect("/plain/charges/", user)
     for key in (KEY, issue(scope_of(other_user), ago(0)), issue(scope_of(user), ago(0))):
         assert send(key=key).status_code == 201

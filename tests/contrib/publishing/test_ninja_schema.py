@@ -19,6 +19,7 @@ from ninja.security import HttpBearer
 from django_idempotency import idempotency_exempt, idempotent
 from django_idempotency.contrib.ninja.openapi import IdempotencySchemaMixin
 from django_idempotency.contrib.ninja.openapi import NinjaAPI as OurAPI
+from django_idempotency.contrib.observe import OBSERVE
 from django_idempotency.contrib.publishing.views import policies
 from django_idempotency.errors import Problem
 
@@ -65,7 +66,7 @@ def with_operations(api: NinjaAPI) -> NinjaAPI:
     def unguarded(request: Any, payload: ChargeIn) -> Any: ...
 
     @api.post("/observed", response=ChargeOut)
-    @idempotent(mode="observe")
+    @idempotent(mode=OBSERVE)
     def observed(request: Any, payload: ChargeIn) -> Any: ...
 
     @router.post("/refunds", response=ChargeOut)

@@ -95,7 +95,7 @@ def test_the_command() -> None:
 
 def test_what_only_observes_is_not_published(get: Any) -> None:
     """Clients could not rely on it."""
-    with override_settings(IDEMPOTENCY={"MODE": "observe"}):
+    with override_settings(IDEMPOTENCY={"MODE": "django_idempotency.contrib.observe.OBSERVE"}):
         assert get().json() == {"policies": []}
 
 

@@ -347,7 +347,10 @@ def test_off(
     if by == "variable":
         monkeypatch.setenv(switch.VARIABLE, "on")
     else:
-        settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "MODE": "observe"}
+        settings.IDEMPOTENCY = {
+            **settings.IDEMPOTENCY,
+            "MODE": "django_idempotency.contrib.observe.OBSERVE",
+        }
     assert [send(door).status_code, send(door).status_code] == [201, 201]
     END.append(Declined())
     assert send(door).status_code == 500
