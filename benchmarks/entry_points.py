@@ -245,7 +245,7 @@ def rest(entry_points: EntryPoints, effort: Effort) -> Section:
 
 
 def counted(case: Case) -> Case:
-    """Return a case with METRICS = "prometheus"."""
+    """Return a case with METRICS of Prometheus."""
     from django_idempotency.contrib.metrics.prometheus import PrometheusMeter
 
     meter = PrometheusMeter()

@@ -185,8 +185,7 @@ SETTINGS: dict[str, Setting] = {
     # Whom the client half calls: alias → {"LIFETIME": timedelta, "HEADER", "CLIENT": dotted path,
     # "RETENTION", "MAX_BODY"}.
     "PROVIDERS": Setting({}, app="django_idempotency.contrib.client"),
-    # What counts: "prometheus", "opentelemetry", the dotted path of a Meter, or a list of these;
-    # None: nothing is counted.
+    # What counts: the dotted path of a Meter, or a list of these; None: nothing is counted.
     "METRICS": Setting(None),
 }
 

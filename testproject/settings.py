@@ -90,7 +90,7 @@ LOGIN_URL = "admin:login"
 
 BANK_URL = os.environ.get("BANK_URL", "")  # the demo's own address
 IDEMPOTENCY: dict[str, Any] = {}
-if "METRICS" in os.environ:  # "prometheus", for the demo
+if "METRICS" in os.environ:  # the path of a meter, for the demo
     IDEMPOTENCY["METRICS"] = os.environ["METRICS"]
 if "AUDIT" in os.environ:
     IDEMPOTENCY["AUDIT"] = True

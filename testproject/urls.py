@@ -33,7 +33,7 @@ urlpatterns = [
     path("webhook/", webhook),
     # How often the work really ran, for staff
     path("api/effects/", views.EffectList.as_view()),
-    # What became of all requests, for Prometheus: METRICS=prometheus
+    # What became of all requests, for Prometheus: METRICS=django_idempotency.contrib.metrics.prometheus.PrometheusMeter
     path("metrics/", metrics, name="metrics"),
     path("admin/", admin.site.urls),
     # The admin's own style sheets, also without DEBUG: the demo has no web server in front

@@ -98,7 +98,7 @@ OTHERS = {
     "contrib.graphql": "asgiref django graphql",
     "contrib.grpc": "django google grpc",
     "contrib.issued_keys.rest": "rest_framework",
-    "contrib.metrics": "django opentelemetry prometheus_client",
+    "contrib.metrics": "opentelemetry prometheus_client",
     "contrib.modern_rest": "asgiref django dmr",
     "contrib.ninja": "asgiref django ninja ninja_extra",
     "contrib.ninja.openapi": "django ninja",
@@ -119,7 +119,6 @@ LEAVES = ("stores.redis", "stores.dynamodb", "stores.layered")
 SHARED = {
     "stores.key_value": ("stores.redis", "stores.dynamodb", "contrib.at_rest"),
     "stores.memory": ("testing.contract",),
-    "stores.wrapper": ("stores.layered", "contrib.at_rest", "contrib.metrics", "testing.recording"),
 }
 
 #: The tables, constants and functions outside contrib that name its modules.
@@ -129,7 +128,6 @@ NAMING = {
         "conf._AUDIT",
         "core.profiles.SHIPPED",
         "http.kinds.SHIPPED",
-        "instrumentation.meters.CHOSEN",
     ),
     *(
         "management.commands.idempotency_record.EXECUTION",

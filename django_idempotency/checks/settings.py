@@ -125,7 +125,8 @@ class W087(Finding):
 class E090(Finding):
     """IDEMPOTENCY["METRICS"] = %(value)s measures nothing: %(problem)s.
 
-    Type "METRICS": "prometheus" or "opentelemetry", the dotted path of a subclass of Meter, or a
+    Type "METRICS": "django_idempotency.contrib.metrics.prometheus.PrometheusMeter", or the dotted
+    path of a subclass of Meter, or a
     list of these; or leave it out.
     """
 

@@ -14,15 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from .. import conf
 
 logger = logging.getLogger("django_idempotency")
-
-#: Makes the meters that METRICS names.
-CHOSEN = "django_idempotency.contrib.metrics.choosing.meters_of"
 
 
 class Source(NamedTuple):
@@ -126,7 +124,7 @@ class Meters:
         try:
             chosen = conf.get("METRICS")
             if chosen is not None:
-                made.extend(import_string(CHOSEN)(chosen))
+                made.extend(_meters_of(chosen))
         except Exception as error:  # noqa: BLE001 - the constructor may be the project's
             self.problem = " ".join(str(error).split()) or type(error).__name__
             # The message says what to do.
@@ -165,6 +163,29 @@ class Meters:
             except Exception:
                 with suppress(Exception):  # raised by a log filter
                     logger.exception("%s raised: a figure is missing.", type(meter).__name__)
+
+
+def _meters_of(chosen: Any) -> list[Meter]:
+    """Return new meters by their dotted paths, of one or of a list.
+
+    Raises `ImproperlyConfigured` with what to do.
+    """
+    paths = [chosen] if isinstance(chosen, str) else chosen
+    if not isinstance(paths, (list, tuple)) or not all(isinstance(path, str) for path in paths):
+        raise ImproperlyConfigured(f"it is {type(chosen).__name__}, not text or a list of texts.")
+    return [_meter(path) for path in paths]
+
+
+def _meter(path: str) -> Meter:
+    try:
+        made = import_string(path)()
+    except ImportError as error:
+        raise ImproperlyConfigured(f"{path!r} cannot be imported: {error}.") from error
+    if not isinstance(made, Meter):
+        raise ImproperlyConfigured(
+            f"{path!r} is not a subclass of django_idempotency.instrumentation.meters.Meter."
+        )
+    return made
 
 
 meters = Meters()

@@ -23,7 +23,6 @@ from ..core.records import Guarantee, Ticket
 from ..errors import ConfigurationError
 from ..instrumentation.meters import meters
 from ..stores.base import BaseStore, layers, records_of
-from .wings import wing
 
 #: The number of records in a local cache with `"local_cache": True`.
 LOCAL_CACHE = 256
@@ -38,7 +37,6 @@ LAYERED = "django_idempotency.stores.layered"
 WRAPPERS = {
     "ENCRYPTION_KEYS": "django_idempotency.contrib.at_rest.encryption.sealed",
     "HASH_KEYS": "django_idempotency.contrib.at_rest.encryption.hashed",
-    "METRICS": "django_idempotency.contrib.metrics.fronts.watched",
 }
 
 
@@ -86,6 +84,18 @@ class Stores:
                     over.append(self[alias])
         return max(over, key=lambda other: len(layers(other)))
 
+    def alias_of(self, front: Any) -> str:
+        """Return the alias of the store that has this front; of several, one that has the least in
+        front of it. "": none has it.
+        """
+        from ..instrumentation.metered import fronts_of  # see protected()
+
+        places = []
+        for alias in conf.get("STORES"):
+            with suppress(Exception):  # a store that cannot be built, which `check` reports
+                places.append((fronts_of(self[alias]).index(front), alias))
+        return min(places)[1] if places else ""
+
     @contextmanager
     def replaced(self, alias: str, store: BaseStore) -> Iterator[None]:
         """Replace the store of an alias temporarily (tests)."""
@@ -112,6 +122,10 @@ def protected(store: BaseStore) -> BaseStore:
     """
     for path in (path for name, path in WRAPPERS.items() if conf.get(name)):
         store = import_string(path)(store)
+    if meters.active:
+        from ..instrumentation.metered import watch_fronts  # most projects have no meters
+
+        watch_fronts(store, stores.alias_of)
     return store
 
 
@@ -178,7 +192,11 @@ def store_of(policy: Resolved) -> BaseStore:
             'guarantee="lease": then what a killed worker has written is not rolled back, '
             "and the retry writes it again."
         )
-    return wing("metrics").metered(policy.store, store) if meters.active else store
+    if not meters.active:
+        return store
+    from ..instrumentation.metered import metered  # most projects have no meters
+
+    return metered(policy.store, store)
 
 
 def body_limit(policy: Resolved, store: BaseStore) -> int:

@@ -102,7 +102,6 @@ WINGS = {
     "kept_exceptions": ("keep_exceptions", "django_idempotency.contrib.kept_exceptions.storing"),
     "monitoring": ("--format textfile", "django_idempotency.contrib.monitoring.textfile"),
     "replay_through": ('"REPLAY_THROUGH"', "django_idempotency.contrib.replay_through.following"),
-    "metrics": ('"METRICS"', "django_idempotency.contrib.metrics.metered"),
     "dialects": ("profile=…", "django_idempotency.contrib.dialects.wire"),
 }
 

@@ -34,7 +34,10 @@ def prepare(database: Path) -> Cast:
         DATABASE="sqlite",
         DATABASE_NAME=str(database),
     )
-    os.environ.update(METRICS="prometheus", PROMETHEUS_MULTIPROC_DIR=str(figures))
+    os.environ.update(
+        METRICS="django_idempotency.contrib.metrics.prometheus.PrometheusMeter",
+        PROMETHEUS_MULTIPROC_DIR=str(figures),
+    )
     import django
 
     django.setup()

@@ -175,9 +175,9 @@ MALFORMED = [
     ("PROBLEM_DOCS", "https://a.example/ b", "E003", '"PROBLEM_DOCS": None'),
     ("PROBLEM_DOCS", "https://a.example/>; rel=x\r\nX: 1", "E003", '"PROBLEM_DOCS": None'),
     # ---- metrics
-    ("METRICS", 5, "E090", '"METRICS": "prometheus"'),
-    ("METRICS", "prometeus", "E090", '"METRICS": "prometheus"'),
-    ("METRICS", ["prometheus", 5], "E090", '"METRICS": "prometheus"'),
+    ("METRICS", 5, "E090", "PrometheusMeter"),
+    ("METRICS", "prometeus", "E090", "PrometheusMeter"),
+    ("METRICS", ["prometheus", 5], "E090", "PrometheusMeter"),
     ("METRICS", "tests.checks.backends.not_a_store", "E090", "subclass of Meter"),
     # ---- keys
     ("ENCRYPTION_KEYS", "c2VjcmV0", "E098", "python -c"),

@@ -342,7 +342,10 @@ def test_the_setting_installs_meters(settings: Settings) -> None:
     says what to type.
     """
     settings.IDEMPOTENCY = {
-        "METRICS": ["prometheus", f"{RecordingMeter.__module__}.RecordingMeter"]
+        "METRICS": [
+            "django_idempotency.contrib.metrics.prometheus.PrometheusMeter",
+            f"{RecordingMeter.__module__}.RecordingMeter",
+        ]
     }
     assert [type(each).__name__ for each in meters.active] == ["PrometheusMeter", "RecordingMeter"]
     settings.IDEMPOTENCY = {"METRICS": "prometeus"}

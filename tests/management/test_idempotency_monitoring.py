@@ -24,9 +24,9 @@ from ..support.services import needs_prometheus, program
 
 #: Where metrics are declared.
 DECLARING = (
-    *("contrib.metrics.metered", "contrib.audit.writing", "contrib.suspects.searching"),
+    *("instrumentation.metered", "contrib.audit.writing", "contrib.suspects.searching"),
     *("contrib.outbox.relaying", "contrib.steps.journal", "contrib.client.ledger"),
-    *("contrib.metrics.fronts", "contrib.monitoring.clients"),
+    "contrib.monitoring.clients",
 )
 _NAME = re.compile(r"django_idempotency_\w+")
 

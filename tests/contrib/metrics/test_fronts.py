@@ -37,7 +37,7 @@ def _site(settings: Settings) -> Iterator[None]:
         "OPTIONS": {"front": "redis", "authority": "memory", "local_cache": True},
     }
     settings.IDEMPOTENCY = {
-        "METRICS": "prometheus",
+        "METRICS": "django_idempotency.contrib.metrics.prometheus.PrometheusMeter",
         "STORES": {
             "outer": {"BACKEND": LAYERED, "OPTIONS": {"front": "redis", "authority": "inner"}},
             "inner": inner,

@@ -19,11 +19,11 @@ from prometheus_client import REGISTRY
 
 from django_idempotency.contrib.audit.writing import FAILURES
 from django_idempotency.contrib.client.ledger import CALLS
-from django_idempotency.contrib.metrics.metered import STORE_OPERATION
 from django_idempotency.contrib.metrics.prometheus import PrometheusMeter
 from django_idempotency.contrib.outbox.relaying import LAG, MESSAGES
 from django_idempotency.contrib.steps.journal import STEPS
 from django_idempotency.contrib.suspects.searching import FOUND
+from django_idempotency.instrumentation.metered import STORE_OPERATION
 from django_idempotency.instrumentation.meters import (
     LEASE_LOST,
     METRICS,
@@ -136,7 +136,7 @@ def test_workers_of_gunicorn_are_counted_together(tmp_path: Path, user: User) ->
     figures.mkdir()
     headers = {"Authorization": f"Token {token}", "Idempotency-Key": KEY}
     environment = {
-        "METRICS": "prometheus",
+        "METRICS": "django_idempotency.contrib.metrics.prometheus.PrometheusMeter",
         "PROMETHEUS_MULTIPROC_DIR": str(figures),
         FOLDER: str(tmp_path),
     }

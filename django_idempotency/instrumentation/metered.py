@@ -1,17 +1,19 @@
-"""Measures how long the verbs of a store take, while there are meters."""
+"""While there are meters: how long the verbs of a store take, and how often its fronts fail."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from types import TracebackType
+from typing import Any
 from uuid import UUID
 
-from ...core.records import Record, Settlement, Ticket
-from ...instrumentation.meters import Metric
-from ...stores.base import BaseStore, Guard
-from ...stores.wrapper import WrappedStore
+from ..core.records import Record, Settlement, Ticket
+from ..stores.base import BaseStore, Guard, layers
+from ..stores.wrapper import WrappedStore
+from .meters import Metric
 
 
 class MeteredStore(WrappedStore):
@@ -113,3 +115,35 @@ def metered(alias: str, store: BaseStore) -> BaseStore:
     if known is None or known.store is not store:
         known = _metered[alias] = MeteredStore(store, alias)
     return known
+
+
+# ------------------------------------------------------------------------------------------ fronts
+
+FAILURES = Metric(
+    "front.failures",
+    "Failed calls of a front, in whose place the store behind it was asked.",
+    ("store", "reason"),
+    unit="{call}",
+)
+
+
+def watch_fronts(store: BaseStore, alias_of: Callable[[Any], str]) -> None:
+    """Let each front of a store count its failures, under the alias that `alias_of` returns for it.
+
+    While a front is down, the store behind it answers, so no request shows that. A front that is
+    down is called once in five seconds by each process.
+    """
+    for front in fronts_of(store):
+        front.failed = partial(_count, front, alias_of)
+
+
+def fronts_of(store: BaseStore) -> list[Any]:
+    """Return the fronts of a store, the outermost first: any layer's, since a layered store may be
+    in another one.
+    """
+    found = (getattr(layer, "front", None) for layer in layers(store))
+    return [front for front in found if front is not None]
+
+
+def _count(front: Any, alias_of: Callable[[Any], str], down: bool) -> None:
+    FAILURES.record(store=alias_of(front), reason="down" if down else "refused")
