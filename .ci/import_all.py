@@ -35,7 +35,6 @@ settings.configure(
         "django_idempotency.contrib.outbox",
         "django_idempotency.contrib.audit",
         "django_idempotency.contrib.at_rest",
-        "django_idempotency.contrib.statistics",
         "django_idempotency.contrib.steps",
         "django_idempotency.contrib.suspects",
         "django_idempotency.contrib.forms",

@@ -41,7 +41,6 @@ INSTALLED_APPS = [
     "django_idempotency.contrib.publishing",
     "django_idempotency.contrib.at_rest",
     "django_idempotency.contrib.audit",
-    "django_idempotency.contrib.statistics",
     "django_idempotency.contrib.steps",
     "django_idempotency.contrib.suspects",
     "django_idempotency.contrib.business_key",

@@ -93,7 +93,6 @@ OTHERS = {
     "contrib.client.requests": "requests urllib3",
     "contrib.client.rules": "",
     "contrib.steps.rules": "",
-    "contrib.debug_toolbar": "debug_toolbar django",
     "contrib.fingerprints": "django rfc8785",
     "contrib.graphql": "asgiref django graphql",
     "contrib.grpc": "django google grpc",

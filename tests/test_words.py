@@ -29,7 +29,6 @@ SHOWING = [
     *(ROOT / "management").rglob("*.py"),
     *(ROOT / "contrib/act_by_key").rglob("*.py"),
     *(ROOT / "contrib/monitoring").glob("*.py"),
-    *(ROOT / "contrib/statistics").glob("*.py"),
     *(ROOT / "templates").rglob("*.html"),
     ROOT / "signals.py",
     ROOT / "core/states.py",

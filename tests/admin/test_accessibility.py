@@ -123,7 +123,7 @@ class Outline(HTMLParser):
         self.inside -= tag == "label"
 
 
-PAGES = ["list", "record", "release", "statistics", "suspects"]
+PAGES = ["list", "record", "release", "suspects"]
 
 
 @pytest.mark.django_db

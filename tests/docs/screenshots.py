@@ -11,25 +11,19 @@ Take them again after a change to the admin's pages; keys, times and addresses d
 from __future__ import annotations
 
 import json
-import math
 import os
-import random
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
 from io import BytesIO
 from pathlib import Path
-from uuid import uuid4
 
 from PIL import Image
 from playwright.sync_api import Locator, Page, sync_playwright
 
-from django_idempotency.core.hashing import record_id
 from testproject.demo.client import Client
 from testproject.demo.server import HOST, Server, serving
 from testproject.demo.stage import Cast, prepare
@@ -72,10 +66,6 @@ def of_the_demo() -> None:
             take(page, "admin-record")
             page.click("a:has-text('Release')")
             take(page, "admin-release")
-            with ThreadPoolExecutor(1) as thread:  # Playwright's event loop is in this one
-                thread.submit(live_a_week).result()
-            page.goto(f"{server.address}{cast.records}statistics/")
-            take(page, "admin-statistics", 945)
             send_twice(server, cast)
             page.goto(f"{server.address}{cast.records}suspects/")
             take(page, "admin-suspects")
@@ -145,46 +135,6 @@ def send_twice(server: Server, cast: Cast) -> None:
         bob.charge(4900, key=f"order-{number}")
         bob.payout(4900, key=f"payout-{number}")
         time.sleep(1.4)  # for a span that can be read
-
-
-def live_a_week() -> None:
-    """Add the records of a week, busier by day than by night, for the page of statistics."""
-    from django_idempotency.models import IdempotencyRecord
-
-    chance, now = random.Random(7), datetime.now(timezone.utc)
-    rows = []
-    for number in range(4000):
-        created = now - timedelta(days=7) * chance.random() ** 1.3
-        if chance.random() > 0.35 + 0.65 * math.sin(math.pi * (created.hour / 24)) ** 2:
-            continue
-        status = chance.choices((201, 303, 402, 503), (90, 4, 5, 1))[0]
-        # Fmt: skip.
-        rows.append(
-            IdempotencyRecord(
-                id=record_id("user:auth.user:2", f"past-{number}"),
-                scope="user:auth.user:2",
-                key=f"past-{number}",
-                method="POST",
-                path="/api/charges/",
-                guarantee="atomic",
-                digest=b"1" * 32,
-                status=2,
-                owner=uuid4(),
-                operation=uuid4(),
-                attempt=1,
-                lease_until=created,
-                created_at=created,
-                completed_at=created,
-                expires_at=created + timedelta(days=8),
-                purge_at=created + timedelta(days=8),
-                secret_id="",
-                request_id="",
-                response_status=status,
-                response_headers="[]",
-                response_body=b"{}",
-            )
-        )
-    IdempotencyRecord.objects.bulk_create(rows)
 
 
 def take(page: Page, name: str, height: float = HEIGHT, *, of: Locator | None = None) -> None:
