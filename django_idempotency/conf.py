@@ -73,17 +73,6 @@ def _is_lifetime(value: Any) -> bool:
     return is_duration(value) and seconds(value) > MARGIN.total_seconds()
 
 
-def _are_importable(value: Any) -> bool:
-    from django.utils.module_loading import import_string
-
-    try:
-        return isinstance(value, (list, tuple)) and all(
-            callable(import_string(each)) for each in value
-        )
-    except Exception:  # noqa: BLE001 - importing runs the project's code
-        return False
-
-
 #: An http(s) URL, or a path from the root. A fragment is added, and it is part of a header: no `"`,
 #: `#`, `<` or `>`.
 _PAGE = re.compile(r"(https?://(?=.)|/(?!/))[!$-;=?-~]*")
@@ -159,11 +148,6 @@ SETTINGS: dict[str, Setting] = {
     # Policies of views that the project cannot edit, which the middleware guards: pattern → fields.
     # The first that matches counts.
     "ROUTES": Setting({}),
-    # Decorators that the middleware may run again before a replay, and views whose dispatch()
-    # checks no access: dotted paths.
-    "REPLAY_THROUGH": Setting(
-        [], _are_importable, "a list of dotted paths of decorators and of view classes"
-    ),
     # The alias of CACHES in which extensions count and remember.
     "CACHE": Setting(
         "default",

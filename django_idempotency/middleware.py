@@ -7,31 +7,33 @@ requests.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.template.response import SimpleTemplateResponse
+from django.utils.encoding import escape_uri_path
 
 from . import conf
 from .core.concurrency import run_to_completion
 from .core.policy import SAFE_METHODS
 from .engine.bracket import aguarded, guarded
-from .errors import ConfigurationError, Problem
+from .errors import ConfigurationError, Problem, ReplayRefused, ReplayUnchecked
 from .http import counting
+from .http.access_checks import may_pass
 from .http.admission import Keyed, auser_of, call_of, key_with_owner
 from .http.atomic_requests import aliases_of, as_django_runs
 from .http.call import Call
 from .http.exchange import Exchange, exchange_of, noted_of, stamp, without_key
-from .http.following import ask_again, may_be_refused, refuses
 from .http.kinds import Reason
-from .http.markers import view_class
+from .http.markers import handler_of, view_class
 from .http.plan import EVERY_VIEW, Plan, asking, may_refuse, plan_of
 from .http.problems import problem_response
-from .http.responses import Raising
 from .http.run import aconclude, conclude, require_lease
 from .http.unguarded import (
     EXEMPT,
@@ -46,6 +48,8 @@ from .http.views import PlannedRoute, planned_route, route_of
 from .instrumentation.meters import meters
 from .instrumentation.outcomes import UNKEYED
 from .stores.lending import in_database_thread
+
+logger = logging.getLogger("django_idempotency")
 
 
 class IdempotencyMiddleware:
@@ -114,29 +118,17 @@ class IdempotencyMiddleware:
         route = _asking(request, callback)
         if route is None:
             return None
-        call = None
+        run = None
         try:
-            if not _passes(request, route):
-                # DRF's: the guard belongs after its authentication and permissions.
-                is_rest = route.known.rest is not None and not route.is_async
-                if is_rest and may_refuse(route.plan.policy, request):
-                    from .rest_framework.view_adapter import run_with_mixin
-
-                    return run_with_mixin(callback, request, args, kwargs, route.plan.policy)  # type: ignore[no-any-return]
-                user = getattr(request, "user", None)
-                policy = route.plan.policy
-                keyed = key_with_owner(request, policy, user=user, by="middleware")
-                call = _call_of(request, route, keyed, user, args, kwargs)
+            run = _guarded(request, route, args, kwargs)
         except Problem as problem:
             return problem_response(problem, request)
         except (ConfigurationError, ImproperlyConfigured) as error:
             _observe(request, error, route.plan)
-        if call is None:
+        if run is None:
             return None
-        view = async_to_sync(callback) if route.is_async else callback
-        run = as_django_runs(callback, guarded)
         try:
-            return run(call, partial(view, request, *args, **kwargs))
+            return as_django_runs(callback, run)()
         except Exception as error:  # noqa: BLE001 - raised where Django shows it to each middleware
             return Raising(error)
 
@@ -177,6 +169,42 @@ class IdempotencyMiddleware:
             return Raising(error)
 
 
+def _guarded(
+    request: HttpRequest, route: PlannedRoute, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Callable[[], HttpResponseBase] | None:
+    """Return what runs the view of a request under guard, or `None`: there is nothing to guard."""
+    if _passes(request, route):
+        return None
+    policy = route.plan.policy
+    # DRF's: the guard belongs after its authentication and permissions.
+    if route.known.rest is not None and not route.is_async and may_refuse(policy, request):
+        view = _inside(route)
+        return None if view is None else partial(view, request, *args, **kwargs)
+    user = getattr(request, "user", None)
+    keyed = key_with_owner(request, policy, user=user, by="middleware")
+    call = _call_of(request, route, keyed, user, args, kwargs)
+    if call is None:
+        return None
+    view = async_to_sync(route.callback) if route.is_async else route.callback
+    return partial(guarded, call, partial(view, request, *args, **kwargs))
+
+
+def _inside(route: PlannedRoute) -> Any:
+    """Return a view of REST framework with a guard inside, made once; `None`: it takes no such
+    method.
+
+    Raises `ImproperlyConfigured` for one that cannot have it.
+    """
+    if route.inside is None and handler_of(route.callback, route.method) is not None:
+        # Not above: needs REST framework.
+        from .rest_framework.guarding import ViewTerms
+        from .rest_framework.without_mixin import guarded_inside
+
+        terms = ViewTerms(route.plan.policy, strict=False)
+        route.inside = guarded_inside(route.callback, terms)
+    return route.inside
+
+
 def _call_of(  # noqa: PLR0917 - what Django gives a middleware
     request: HttpRequest,
     route: PlannedRoute,
@@ -185,37 +213,63 @@ def _call_of(  # noqa: PLR0917 - what Django gives a middleware
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Call | None:
+    """Return the call of a keyed request, whose view knows nothing of keys.
+
+    Raises `ConfigurationError` for an async view that the middleware cannot guard.
+    """
     if keyed is None:
         return None
-    return call_of(request, keyed, user=user, **_facts(request, route, args, kwargs))
-
-
-def _facts(
-    request: HttpRequest, route: PlannedRoute, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> dict[str, Any]:
-    """Return what only the middleware knows of a call: it guards a view that knows nothing of keys.
-
-    Raises `ConfigurationError` for an async one that it cannot guard.
-    """
     if route.is_async and (route.known.rest is not None or not route.plan.leases):
-        name = getattr(route.callback, "__qualname__", repr(route.callback))
         raise ConfigurationError(
-            f"The middleware cannot guard {name}, which is async: not atomically, and not "
-            "behind the checks of an "
-            'async REST framework. Put @idempotent(guarantee="lease") or '
-            "IdempotentViewMixin on it, or "
+            f"The middleware cannot guard {_name_of(route.callback)}, which is async: not "
+            "atomically, and not behind the checks of an async REST framework. Put "
+            '@idempotent(guarantee="lease") or IdempotentViewMixin on it, or '
             "@idempotency_exempt."
         )
-    facts = {
-        "source": request,
-        "strict": False,
-        "ask_again": partial(ask_again, route, request, args, kwargs),
-    }
-    if route.may_refuse is None:
-        route.may_refuse = may_be_refused(route)
-    if route.may_refuse:
-        facts["refuses"] = partial(refuses, route, request, args, kwargs)
-    return facts
+    facts: dict[str, Any] = {}
+    before = route.before
+    if before.asks or before.unknown:
+        facts["ask_again"] = partial(_ask_again, request, route, args, kwargs)
+    if not before.unknown and (before.asks or before.is_closed):
+        facts["refuses"] = partial(_refuses, request, route, args, kwargs)
+    return call_of(request, keyed, user=user, source=request, strict=False, **facts)
+
+
+def _refuses(
+    request: HttpRequest, route: PlannedRoute, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """Does what stands before a view refuse a request?"""
+    return route.before.is_closed or not may_pass(route.before, request, args, kwargs)
+
+
+def _ask_again(
+    request: HttpRequest,
+    route: PlannedRoute,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    authorized: bool,
+) -> None:
+    """Repeat every access check before a view.
+
+    Raises `ReplayRefused` if one refuses the request, and `ReplayUnchecked` if one is not known,
+    unless the project checks replays itself (`authorized`).
+    """
+    layer = route.before.unknown
+    if layer and authorized:
+        return
+    if layer:
+        logger.warning(
+            "A replay of %s %s is refused: %s stands before %s, and it is not known what that "
+            "checks. Put @idempotent() on the view, below it.",
+            request.method,
+            escape_uri_path(request.path),
+            layer,
+            _name_of(route.callback),
+        )
+        raise ReplayUnchecked
+    if not may_pass(route.before, request, args, kwargs):
+        raise ReplayRefused
 
 
 # -------------------------------------------------------------------------------- what it lets pass
@@ -276,7 +330,7 @@ def _is_left(request: HttpRequest, route: PlannedRoute) -> bool:
         if exemption.covers(request, callback):
             return _left(request, plan, EXEMPT, f'"EXEMPT" has {exemption.text!r}')
     if plan.in_body:  # most requests have no key there, and to look for one costs each of them
-        name = getattr(view_class(callback) or callback, "__qualname__", "the view")
+        name = _name_of(callback)
         raise ConfigurationError(
             'The middleware looks for no key in a body, and "REQUIRED" is set with a '
             '"PROFILE" that has it there. Put '
@@ -308,3 +362,30 @@ def _judge(request: HttpRequest, response: HttpResponseBase) -> None:
         exchange_of(request).plan or plan_of(EVERY_VIEW)
     ).carries_key(request.META):
         note_unreached(request, response)
+
+
+def _name_of(callback: Any) -> str:
+    """Name a view, or its class."""
+    view = view_class(callback) or callback
+    return getattr(view, "__qualname__", None) or repr(view)
+
+
+class Raising(SimpleTemplateResponse):
+    """Raises when Django renders it: then Django calls each `process_exception`, as it does not
+    for what a `process_view` raises.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        # The process_template_response of a middleware may add to its context.
+        super().__init__("", {})
+        self.error: Exception | None = error
+
+    def render(self) -> NoReturn:
+        """Raise the exception of the view."""
+        error = self.error
+        self.error = None
+        assert error is not None, "Django renders it once"
+        try:
+            raise error
+        finally:
+            del error  # its traceback has this frame

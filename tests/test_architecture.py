@@ -75,7 +75,7 @@ OTHERS = {
     "runtime": "asgiref django",
     "http": "asgiref django rest_framework",
     "functions": "asgiref django jmespath",
-    "rest_framework": "adrf asgiref django rest_framework",
+    "rest_framework": "asgiref django rest_framework",
     "decorators": "asgiref django",
     "middleware": "asgiref django",
     PACKAGE: "",

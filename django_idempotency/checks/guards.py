@@ -17,10 +17,9 @@ from .. import conf
 from ..core.policy import ENFORCE, SAFE_METHODS, Policy
 from ..core.profiles import Profile
 from ..http.exemptions import exemptions
-from ..http.following import unfollowed
 from ..http.kinds import kind_of, operation_of, operations_of
 from ..http.markers import handler_of, mark_of, view_class
-from ..http.views import own_policy, route_of
+from ..http.views import own_policy, route_of, unknown_before
 from .middleware import guards_every_view
 from .routes import middleware_problems, operation_problems, own_problems, refusals
 from .urlconf import Route, has_operations, name_of, open_handlers, routes
@@ -210,10 +209,10 @@ def _out_of_reach(callback: Any, policy: Policy) -> str:
 
 def _unasked(callback: Any, method: str, policy: Policy) -> str:
     """Say why the middleware guards a view, and refuses its replays."""
-    layer = (
-        None if conf.field(policy, "authorize_replay") is not None else unfollowed(callback, method)
-    )
-    return "" if layer is None else f"its replays are refused: {layer} cannot be asked again"
+    if conf.field(policy, "authorize_replay") is not None:
+        return ""
+    layer = unknown_before(callback, method)
+    return f"its replays are refused: what {layer} checks is not known" if layer else ""
 
 
 def _under(about: Row, guard: GuardKind, policy: Policy) -> Row:

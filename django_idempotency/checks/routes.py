@@ -12,6 +12,7 @@ from .. import conf
 from ..core.policy import Policy
 from ..core.records import Guarantee
 from ..http.kinds import kind_of
+from ..http.layers import is_undecorated
 from ..http.markers import carriers, decorated_by, is_unawaited, mark_of, view_class
 from ..http.views import own_policy, route_of
 from ..stores.check_messages import Finding, type_named
@@ -249,12 +250,7 @@ def middleware_problems(callback: Any, view: str, policy: Policy) -> Iterator[Ch
         if iscoroutinefunction(callback):
             yield E071(view=view)
             return
-        # Not above: needs DRF, which such a class has loaded.
-        from ..rest_framework.view_adapter import (
-            is_undecorated,
-        )
-
-        if not is_undecorated(callback):
+        if not is_undecorated(callback, cls):
             yield E033(view=view, name=cls.__name__)
     elif iscoroutinefunction(callback) and conf.field(policy, "guarantee") == Guarantee.ATOMIC:
         yield E030(view=view)

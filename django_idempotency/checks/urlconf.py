@@ -16,7 +16,7 @@ from django.views import View
 from ..core.policy import Policy
 from ..http.exemptions import Pattern, exemptions, within
 from ..http.kinds import kind_of
-from ..http.layers import cells_of, layers_of
+from ..http.layers import closed_over, layers_of
 from ..http.markers import (
     UNSAFE_HANDLERS,
     carriers,
@@ -159,7 +159,7 @@ def is_of_admin(callback: Any) -> bool:
     `admin_view()`.
     """
     for layer in layers_of(callback):
-        for owner in (getattr(layer, "__self__", None), *cells_of(layer).values()):
+        for owner in (getattr(layer, "__self__", None), *closed_over(layer).values()):
             if any(
                 cls.__module__.startswith("django.contrib.admin.") for cls in type(owner).__mro__
             ):

@@ -62,7 +62,7 @@ def idempotent(view: Any = MISSING, /, **fields: Any) -> Any:
             return guarded_class(view, policy)
         refuse_what_cannot_work(view)
         if rest_class(view) is not None:
-            from ..rest_framework.view_adapter import with_mixin
+            from ..rest_framework.without_mixin import with_mixin
 
             return with_mixin(view, policy)
         if is_method(view):

@@ -25,7 +25,7 @@ def guarded_class(cls: type[Any], policy: Policy) -> type[Any]:
             f"@idempotent() on {cls.__name__}: it is not a subclass of View."
         )
     if hasattr(cls, "initialize_request"):  # DRF's, recognized without importing DRF
-        from ..rest_framework.view_adapter import guard_class
+        from ..rest_framework.without_mixin import guard_class
 
         return guard_class(cls, policy)
     kind = kind_of(cls)

@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.views import View
 
 from ..core.policy import Policy
-from .layers import cells_of, layers_of
+from .layers import closed_over, layers_of
 
 #: The name of the attribute.
 MARK = "idempotency_mark"
@@ -118,16 +118,15 @@ def is_unawaited(cls: Any, actions: dict[str, str] | None = None) -> bool:
 
 def below_api_view(handler: Any) -> Any:
     """Return the function that `@api_view` has wrapped into a handler, or `None`."""
-    return cells_of(handler).get("func")
+    return closed_over(handler).get("func")
 
 
 def required_methods(callback: Any) -> set[str] | None:
-    """Return the methods that `require_http_methods` and similar decorators allow, read from their
-    closure.
-    """
+    """Return the methods that `require_http_methods` and similar decorators allow."""
     for layer in layers_of(callback):
-        if "request_method_list" in (cells := cells_of(layer)):
-            return set(cells["request_method_list"])
+        held = closed_over(layer)
+        if "request_method_list" in held:
+            return set(held["request_method_list"])
     return None
 
 
@@ -168,7 +167,7 @@ def names_used(cls: type[Any], method: Any) -> set[str]:
         new = set(_names(getattr(function, "__code__", None))) - found
         found |= new
         members = [getattr(cls, name, None) for name in new - {*View.http_method_names}]
-        further = [*members, *cells_of(function).values()]
+        further = [*members, *closed_over(function).values()]
         waiting += [
             each
             for each in further

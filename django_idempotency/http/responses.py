@@ -1,9 +1,9 @@
 """Stores a response, and rebuilds it for a replay.
 
-The last part is about exceptions that leave a view: Django responds to some below 500, and a
-`Raising` lets it handle any other. Django makes the response of an exception where no view and no
-decorator sees it, so the headers about its key cannot be set there. Where nobody but Django would
-see a raised `Http404`, `answer_to()` finds what was made to be remembered.
+The last part is about exceptions that leave a view: Django responds to some below 500. It makes
+that response where no view and no decorator sees it, so the headers about its key cannot be set
+there. Where nobody but Django would see a raised `Http404`, `answer_to()` finds what was made to be
+remembered.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from django.core.handlers.exception import get_exception_response
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
-from django.template.response import SimpleTemplateResponse
 from django.urls import get_resolver, get_urlconf
 from django.utils.cache import has_vary_header
 from django.utils.encoding import escape_uri_path
@@ -448,23 +447,3 @@ def _sees_exceptions(middleware: tuple[str, ...]) -> bool:
     """
     found = [import_string(name) for name in middleware]
     return any(not isinstance(each, type) or hasattr(each, "process_exception") for each in found)
-
-
-class Raising(SimpleTemplateResponse):
-    """Raises when Django renders it: then Django calls `process_exception`, as it does not after a
-    `process_view`.
-    """
-
-    def __init__(self, error: Exception) -> None:
-        # The process_template_response of a middleware may add to its context.
-        super().__init__("", {})
-        self.error: Exception | None = error
-
-    def render(self) -> NoReturn:
-        error = self.error
-        self.error = None
-        assert error is not None, "Django renders it once"
-        try:
-            raise error
-        finally:
-            del error  # its traceback has this frame

@@ -11,6 +11,7 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
 
 from ..core.policy import Policy
+from .access_checks import Before, find_before
 from .exchange import noted_of
 from .kinds import LARGEST, ViewKind, asked_once, kind_of, operation_of
 from .markers import below_api_view, handler_of, mark_of, rest_class, view_class
@@ -42,10 +43,10 @@ class PlannedRoute:
     method: str
     known: Route
     is_async: bool
-    #: What stands before the view, once that is followed: `following.Path`.
-    followed: Any = None
-    #: May that refuse a request? `None`: it is not known yet.
-    may_refuse: bool | None = None
+    #: What stands before the view, if the middleware guards that from outside.
+    before: Before
+    #: The view with a guard inside, if it is of REST framework, once it is made.
+    inside: Any = None
 
 
 @asked_once
@@ -80,15 +81,24 @@ def planned_route(plan: Plan, callback: Any, method: str) -> PlannedRoute:
     if len(plan.routes) >= LARGEST:
         plan.routes.clear()
     known = route_of(callback, method)
-    asynchronous = iscoroutinefunction(callback)
+    outside = known.rest is None and not known.guards_itself and not known.exempt
     route = plan.routes[id(callback), method] = PlannedRoute(
         plan,
         callback,
         method,
         known,
-        is_async=asynchronous,
+        is_async=iscoroutinefunction(callback),
+        before=find_before(callback, method) if outside else Before(),
     )
     return route
+
+
+def unknown_before(callback: Any, method: str) -> str:
+    """Return the layer before a view behind which the middleware refuses replays, or "".
+
+    A view of REST framework checks access itself.
+    """
+    return "" if rest_class(callback) is not None else find_before(callback, method).unknown
 
 
 def own_policy(callback: Any, method: str) -> Policy | None:

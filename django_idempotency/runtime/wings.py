@@ -101,7 +101,6 @@ WINGS = {
     "forms": ('profile="form"', "django_idempotency.contrib.forms.pages"),
     "kept_exceptions": ("keep_exceptions", "django_idempotency.contrib.kept_exceptions.storing"),
     "monitoring": ("--format textfile", "django_idempotency.contrib.monitoring.textfile"),
-    "replay_through": ('"REPLAY_THROUGH"', "django_idempotency.contrib.replay_through.following"),
     "dialects": ("profile=…", "django_idempotency.contrib.dialects.wire"),
 }
 

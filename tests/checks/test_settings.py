@@ -40,9 +40,6 @@ MALFORMED = [
     ("EXEMPT", ["admin"], "E068", '"module:shop.webhooks"'),
     ("EXEMPT", ["function:no.such.thing"], "E068", '"path:/webhooks/"'),
     # ---- replays
-    ("REPLAY_THROUGH", "shop.staff_only", "E003", '"REPLAY_THROUGH": []'),
-    ("REPLAY_THROUGH", ["no.such.thing"], "E003", "dotted paths of decorators"),
-    ("REPLAY_THROUGH", ["tests.checks.test_settings.KEY"], "E003", "dotted paths of decorators"),
     # ---- flags
     ("REQUIRED", "yes", "E003", '"REQUIRED": False'),
     ("REQUIRED", 1, "E003", "REQUIRED is True, False or"),

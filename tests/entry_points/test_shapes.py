@@ -373,7 +373,7 @@ SHAPES: dict[str, tuple[Callable[[], Any], str | None]] = {
     ),
     # ---- the middleware
     "middleware: function": (lambda: pay, GUARDED),
-    "middleware: partial": (lambda: functools.partial(pay), GUARDED),
+    "middleware: partial": (lambda: functools.partial(pay), NOT_REPLAYED),
     "middleware: instance": (Callable_, NOT_REPLAYED),
     "middleware: instance with slots": (Slotted, NOT_REPLAYED),
     "middleware: bound method": (lambda: Site().pay, NOT_REPLAYED),

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST
 
 from django_idempotency.checks.urlconf import open_handlers
 from django_idempotency.decorators import idempotent
-from django_idempotency.http.layers import cells_of, layers_of
+from django_idempotency.http.layers import closed_over, held_by, layers_of, place_of
 from django_idempotency.http.views import route_of
 
 
@@ -66,7 +66,22 @@ def test_what_a_function_has_closed_over() -> None:
         return early, late
 
     early = 1
-    assert cells_of(view) == {"early": 1}
+    assert closed_over(view) == {}
     late = 2
-    assert cells_of(view) == {"early": 1, "late": 2}
-    assert cells_of(pay) == cells_of(bound) == cells_of(None) == {}
+    assert closed_over(view) == {"early": 1, "late": 2}
+    assert closed_over(pay) == closed_over(bound) == closed_over(None) == {}
+
+
+def test_where_a_layer_is_written() -> None:
+    """A decorator gives its function the name of the view, and not the place."""
+    assert posted.__name__ == "pay"
+    assert place_of(posted) == ("django.views.decorators.http", "inner")
+    assert place_of(pay) == (__name__, "pay")
+    assert place_of(bound) == place_of(None) == ("", "")
+
+
+def test_what_a_layer_holds() -> None:
+    """It may name as wrapped what it does not call."""
+    assert held_by(posted) is pay
+    assert held_by(pay) is None
+    assert held_by(update_wrapper(require_POST(posted), pay)) is None

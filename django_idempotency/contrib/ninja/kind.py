@@ -22,7 +22,7 @@ from ...core.policy import Policy
 from ...errors import ConfigurationError
 from ...http.admission import key_to_guard
 from ...http.kinds import Function, Marks, Reason, ViewKind, operation_of
-from ...http.layers import cells_of, layers_of
+from ...http.layers import closed_over, layers_of
 
 #: The module of ninja's views.
 MODULE = "ninja.operation"
@@ -52,8 +52,9 @@ class Ninja(ViewKind):
     def operations_of(self, callback: Any) -> list[Any]:
         """Return those of its path, read from its closure."""
         for layer in layers_of(callback):
-            if self.owns(layer) and "self" in (cells := cells_of(layer)):
-                return list(getattr(cells["self"], "operations", ()))
+            held = closed_over(layer) if self.owns(layer) else {}
+            if "self" in held:
+                return list(getattr(held["self"], "operations", ()))
         return []
 
     def refusal(self, callback: Any, method: str) -> str:

@@ -1,1 +1,0 @@
-"""Decorators of a project that may be run again before a replay: the setting REPLAY_THROUGH."""
