@@ -228,9 +228,10 @@ def _call_of(  # noqa: PLR0917 - what Django gives a middleware
         )
     facts: dict[str, Any] = {}
     before = route.before
-    if before.asks or before.unknown:
+    asks = bool(before.tests) or before.make is not None
+    if asks or before.unknown:
         facts["ask_again"] = partial(_ask_again, request, route, args, kwargs)
-    if not before.unknown and (before.asks or before.is_closed):
+    if not before.unknown and (asks or before.is_closed):
         facts["refuses"] = partial(_refuses, request, route, args, kwargs)
     return call_of(request, keyed, user=user, source=request, strict=False, **facts)
 

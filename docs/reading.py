@@ -53,7 +53,7 @@ PARTS = {
     "A request in the bracket": "http/call http/problems http/atomic_requests",
     "Key, scope and fingerprint": "scopes http/bodies",
     "The response": ("http/responses http/unguarded http/counting"),
-    "Views": "http/views http/kinds http/markers http/layers http/following http/exemptions",
+    "Views": "http/views http/kinds http/markers http/layers http/access_checks http/exemptions",
     "Entry points of Django": "middleware decorators apps",
     "The entry point of REST framework": "rest_framework",
     "What selects: expressions and canonical JSON": (

@@ -42,8 +42,6 @@ class Before:
     #: Makes the view of a class, if that asks; the names of its access mixins.
     make: Callable[[], Any] | None = None
     mixins: frozenset[str] = frozenset()
-    #: Is there anything to ask?
-    asks: bool = False
 
 
 def find_before(callback: Any, method: str) -> Before:
@@ -55,7 +53,6 @@ def find_before(callback: Any, method: str) -> Before:
             _follow_class(**closed_over(view), before=before)
     except _Unknown as error:
         before.unknown = str(error)
-    before.asks = bool(before.tests) or before.make is not None
     return before
 
 
@@ -66,7 +63,8 @@ def _follow(layer: Any, before: Before) -> Any:
         held = closed_over(layer)
         inner = held_by(layer)
         if module == "django.contrib.auth.decorators" and "test_func" in held:
-            before.tests.append(held["test_func"])
+            test = held["test_func"]
+            before.tests.append(async_to_sync(test) if iscoroutinefunction(test) else test)
         elif module == "django.utils.decorators" and "decorators" in held:  # method_decorator()
             for decorate in held["decorators"]:
                 _follow(decorate(_method), before)
@@ -105,10 +103,8 @@ def _follow_class(cls: Any, initkwargs: dict[str, Any], before: Before) -> None:
 def may_pass(before: Before, request: Any, args: Any, kwargs: Any) -> bool:
     """Does what stands before a view let a request pass? Its method is not asked about."""
     try:
-        for test in before.tests:
-            ask = async_to_sync(test) if iscoroutinefunction(test) else test
-            if not ask(request.user):
-                return False
+        if not all(test(request.user) for test in before.tests):
+            return False
         if before.make is None:
             return True
         view = before.make()

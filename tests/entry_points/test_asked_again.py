@@ -80,6 +80,18 @@ async def is_staff(user: Any) -> bool:
     return bool(user.is_staff)
 
 
+def transacted(self: Any, view: Any) -> Any:
+    """A decorator that holds what `transaction.atomic` holds, and checks."""
+
+    @functools.wraps(view)
+    def inner(request: HttpRequest) -> Any:
+        refuse_others(request)
+        with self:
+            return view(request)
+
+    return inner
+
+
 def checked(view: Any, request: HttpRequest) -> Any:
     refuse_others(request)
     return view(request)
@@ -316,6 +328,7 @@ UNFOLLOWED: dict[str, Any] = {
     "own-on-handler": ByOwnHandler.as_view(),
     "as-view": OwnAsView.as_view(),
     "lying": lying(pay),
+    "like-atomic": transacted(transaction.atomic(), pay),
     "lying-about-djangos": update_wrapper(csrf_exempt(silently(pay)), pay),
     **{f"in-a-{name}": holding(*held) for name, held in HOLDERS.items()},
     "default-around": by_default(pay),
@@ -348,6 +361,7 @@ urlpatterns = [
 ]
 
 Send = Callable[[str], Any]
+HERE = __name__
 
 
 @pytest.fixture
@@ -390,6 +404,20 @@ def test_what_cannot_be_followed_is_not_replayed(send: Send, staff: User, name: 
             1,
         )
         withdraw(staff)
+
+
+def test_the_log_says_what_to_type(send: Send, caplog: pytest.LogCaptureFixture) -> None:
+    """It names the layer by where that is written, and the view."""
+    send("unfollowed/own-inside-djangos")
+    send("unfollowed/own-inside-djangos")
+    said = [record.getMessage() for record in caplog.records if "replay" in record.getMessage()]
+    line = staff_only(pay).__code__.co_firstlineno
+    (message,) = said
+    assert message == (
+        f"A replay of POST /unfollowed/own-inside-djangos/ is refused: {HERE}.check (line {line}) "
+        "stands before pay, and it is not known what that checks. Put @idempotent() on the view, "
+        "below it."
+    )
 
 
 @pytest.mark.parametrize("name", ["own", "dispatch"])
