@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .core.policy import Policy
-    from .decorators import idempotency_exempt, idempotent, idempotent_form
+    from .decorators import idempotency_exempt, idempotent
     from .functions import current_operation, deadline, derive_key, idempotent_function
     from .scopes import realm
 
@@ -21,14 +21,13 @@ __all__ = [
     "derive_key",
     "idempotency_exempt",
     "idempotent",
-    "idempotent_form",
     "idempotent_function",
     "realm",
 ]
 
 _MODULES = {
     "Policy": ".core.policy",
-    **dict.fromkeys(("idempotency_exempt", "idempotent", "idempotent_form"), ".decorators"),
+    **dict.fromkeys(("idempotency_exempt", "idempotent"), ".decorators"),
     **dict.fromkeys(
         ("current_operation", "deadline", "derive_key", "idempotent_function"), ".functions"
     ),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar, cast
@@ -18,6 +17,7 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+from .core.dialects import EXPECTED, Default, Dialect, dialect_of, is_dialect, is_free
 from .core.policy import (
     DOCUMENT,
     DURATION,
@@ -32,7 +32,6 @@ from .core.policy import (
     is_flag,
     seconds,
 )
-from .core.profiles import SHIPPED, Profile, is_free
 from .core.records import MISSING, Guarantee, UnprintedBytes, UnprintedText
 
 NAME = "IDEMPOTENCY"
@@ -291,7 +290,7 @@ def resolve(policy: Policy) -> Resolved:
             **terms.given(),
             "guarantee": guarantee,
             "on_failure": terms.on_failure if terms.on_failure == ON_FAILURE[guarantee] else "free",
-            "profile": profile_of(terms.profile, project_settings()),
+            "profile": profile_of(terms.profile),
             **{
                 name: seconds(getattr(terms, name)) for name in ("ttl", "seen_for", "lease", "wait")
             },
@@ -307,30 +306,19 @@ def resolve(policy: Policy) -> Resolved:
     return resolved
 
 
-def profile_of(chosen: object, settings: Mapping[str, Any]) -> Profile:
-    """Return the profile of a policy's field, under the project's settings.
+@compiled
+def profile_of(chosen: Any = MISSING) -> Dialect:
+    """Return the dialect of a policy's `profile`; of one that is left out, that of the settings.
 
     Raises what importing it raises.
     """
     if chosen is MISSING:
-        chosen = settings.get("PROFILE", DEFAULTS["PROFILE"])
-    header = settings.get("HEADER", DEFAULTS["HEADER"])
-    del settings  # see resolve()
-    return _profile(chosen, header)
-
-
-@lru_cache(maxsize=64)
-def _profile(chosen: object, header: str) -> Profile:
-    found = SHIPPED.get(chosen, chosen) if isinstance(chosen, str) else chosen
-    if isinstance(found, str) and "." in found:
-        from django.utils.module_loading import import_string
-
-        found = import_string(found)
-    if not isinstance(found, Profile):
-        raise ImproperlyConfigured(
-            f'{NAME}["PROFILE"] is one of {", ".join(SHIPPED)}, or a Profile, not {chosen!r}.'
-        )
-    return replace(found, field=header) if chosen == DEFAULTS["PROFILE"] else found
+        chosen = imported("PROFILE")
+    if chosen == DEFAULTS["PROFILE"]:
+        return Default(get("HEADER"))
+    if not is_dialect(chosen):
+        raise ImproperlyConfigured(f'{NAME}["PROFILE"] is {EXPECTED}, not {chosen!r}.')
+    return dialect_of(chosen)
 
 
 @lru_cache(maxsize=64)

@@ -97,8 +97,6 @@ class Problem(IdempotencyError):
     #: What the client does next, for a program: one of `RETRIES`. `safe_new_key` says what is known
     #: of another key.
     retry: ClassVar[str] = "look-first"
-    #: The field of a profile that may name another status.
-    status_field: ClassVar[str | None] = None
     #: Has its response the header `Idempotency-Status` (`core.statuses`)? Not where it is about no
     #: request with a key.
     has_status: ClassVar[bool] = True
@@ -116,6 +114,8 @@ class Problem(IdempotencyError):
     #: does not inherit it.
     arises: ClassVar[staticmethod[[Any], bool]]
     delivery = "failed"
+    #: The address of the section about it, by PROBLEM_DOCS; `None`: the project has set none.
+    docs: str | None = None
 
     def __init__(
         self,
@@ -132,6 +132,11 @@ class Problem(IdempotencyError):
         }
         #: Further members of the problem document (RFC 9457 section 3.2).
         self.extensions: dict[str, str | int] = dict(extensions or {})
+
+    @property
+    def detail(self) -> str:
+        """Its message on one line, as a client is told."""
+        return " ".join((self.plainly or str(self)).split())
 
     @property
     def retry_in(self) -> int | None:
@@ -153,7 +158,6 @@ class KeyMissing(Problem):
     code = "key-missing"
     title = "Idempotency key is missing"
     retry = "new-key"
-    status_field = "missing_status"
     has_status = False
     outcome = "missing"
     nothing_done = True
@@ -170,7 +174,6 @@ class KeyMalformed(Problem):
     code = "key-malformed"
     title = "Idempotency key is malformed"
     retry = "new-key"
-    status_field = "invalid_status"
     outcome = "invalid"
     nothing_done = True
     arises = staticmethod(_always)
@@ -225,7 +228,6 @@ class KeyExpired(Problem):
     status = 412
     code = "key-expired"
     title = "Idempotency key has expired"
-    status_field = "late_status"
     outcome = "late"
     nothing_done = True
     arises = staticmethod(_expires)
@@ -241,7 +243,6 @@ class KeyAhead(Problem):
     code = "key-ahead"
     title = "Idempotency key is dated ahead"
     retry = "new-key"
-    status_field = "late_status"
     outcome = "invalid"
     nothing_done = True
     arises = staticmethod(_dated)
@@ -257,10 +258,9 @@ class KeyUnsupported(Problem):
     code = "key-unsupported"
     title = "Idempotency key is not supported"
     retry = "never"
-    status_field = "unsupported_status"
     outcome = "invalid"
     nothing_done = True
-    arises = staticmethod(lambda terms: terms.profile.unsupported_status is not None)
+    arises = staticmethod(lambda terms: terms.profile.refuses_methods)
     delivery = "never"
 
 
@@ -319,7 +319,6 @@ class RequestMismatch(Problem):
     status = 422
     code = "request-mismatch"
     title = "Idempotency key was used for a different request"
-    status_field = "mismatch_status"
     outcome = "mismatch"
     operation_state = "unknown"  # where its record was read, that says it
     arises = staticmethod(_always)
@@ -335,7 +334,6 @@ class InProgress(Problem):
     code = "in-progress"
     title = "A request with this idempotency key is running"
     retry = "same-key"
-    status_field = "running_status"
     operation_state = "running"
     outcome = "running"
     retry_after = "1"

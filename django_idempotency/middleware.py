@@ -26,13 +26,13 @@ from .engine.bracket import aguarded, guarded
 from .errors import ConfigurationError, Problem, ReplayRefused, ReplayUnchecked
 from .http import counting
 from .http.access_checks import may_pass
-from .http.admission import Keyed, auser_of, call_of, key_with_owner
+from .http.admission import Keyed, asking, auser_of, call_of, key_with_owner
 from .http.atomic_requests import aliases_of, as_django_runs
 from .http.call import Call
 from .http.exchange import Exchange, exchange_of, noted_of, stamp, without_key
 from .http.kinds import Reason
 from .http.markers import handler_of, view_class
-from .http.plan import EVERY_VIEW, Plan, asking, may_refuse, plan_of
+from .http.plan import EVERY_VIEW, Plan, may_refuse, plan_of
 from .http.problems import problem_response
 from .http.run import aconclude, conclude, require_lease
 from .http.unguarded import (
@@ -313,7 +313,7 @@ def _passes(request: HttpRequest, route: PlannedRoute) -> bool:
         return True
     if route.is_async and aliases_of(route.callback):
         return True  # which Django refuses
-    if request.method not in plan.methods and plan.profile.unsupported_status is None:
+    if request.method not in plan.methods and not plan.profile.refuses_methods:
         return _left(request, plan, METHOD)
     if route.known.exempt:
         return _left(request, plan, EXEMPT)

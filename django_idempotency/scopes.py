@@ -28,8 +28,8 @@ from asgiref.sync import iscoroutinefunction
 from django.db import DEFAULT_DB_ALIAS, connections, router
 from django.db.models import Model
 
+from .core.dialects import takes
 from .core.policy import MIN_SHARED_KEY, Policy
-from .core.profiles import takes
 from .errors import ConfigurationError, KeyTooShort
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Tables that are made from the code when the site is built: checks, commands, errors, profiles,
+"""Tables that are made from the code when the site is built: checks, commands, errors, dialects,
 what is tested.
 
 A page has `<!-- generated: routes -->` where its table belongs. Nothing of this is written down, so
@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from argparse import SUPPRESS, Action, ArgumentParser
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import fields
 from http import HTTPStatus
 from importlib import import_module
 from pathlib import Path
@@ -25,7 +24,8 @@ from reading import reading
 from rows import asked
 
 from django_idempotency import contrib, errors
-from django_idempotency.contrib.dialects import PROFILES
+from django_idempotency.contrib import dialects
+from django_idempotency.contrib.forms import Form
 from django_idempotency.core.conclusions import (
     DROPPED_STATUSES,
     WorkResult,
@@ -33,7 +33,16 @@ from django_idempotency.core.conclusions import (
     is_refusal,
     refusal_ending,
 )
-from django_idempotency.core.profiles import Profile
+from django_idempotency.core.dialects import (
+    FACTS,
+    NAMED,
+    PROBLEM_JSON,
+    Answer,
+    Default,
+    Dialect,
+    Draft,
+    Stripe,
+)
 from django_idempotency.stores.check_messages import PREFIX, Finding
 
 Row = tuple[str, ...]
@@ -147,9 +156,15 @@ def refusals() -> Iterator[Row]:
         yield (", ".join(statuses), *ends)
 
 
-# ----------------------------------------------------------------------------------------- profiles
+# ----------------------------------------------------------------------------------------- dialects
 
-#: What a profile without statuses of its own stores.
+#: In the order of the page of keys.
+DIALECTS: list[Dialect] = [
+    *(Default(), Draft(), Stripe(), dialects.Adyen(), dialects.PayPal(), dialects.Square()),
+    *(dialects.Repeatability(), dialects.Aip155(), dialects.Zalando(), dialects.Iceberg()),
+    *(dialects.Acp(), dialects.Ucp(), dialects.Adcp(), Form()),
+]
+#: The statuses that a dialect without statuses of its own stores.
 BY_TABLE = frozenset(range(200, 500)) - DROPPED_STATUSES
 _CLASSES = {first: range(first * 100, first * 100 + 100) for first in (2, 3, 4, 5)}
 
@@ -160,66 +175,68 @@ _SPELLED = {
     "quoted": "a string of RFC 9651",
     "opaque": "bare, with commas",
 }
-_ERRORS = {"problem": "problem document", "page": "page"}
+
+
+def typed(dialect: Dialect) -> str:
+    """Return what a policy says."""
+    if NAMED.get(dialect.name) is type(dialect):
+        return f'`"{dialect.name}"`'
+    return f"`{dialect!r}`"
 
 
 def names() -> Iterator[Row]:
     yield "profile", "the key is in", "spelled", "characters", "format"
-    for profile in PROFILES.values():
+    for dialect in DIALECTS:
         where = (
             ""
-            if profile.carrier == "header"
-            else f"member `{profile.field}` of the {profile.carrier}"
+            if dialect.carrier == "header"
+            else f"member `{dialect.field}` of the {dialect.carrier}"
         )
-        spelled = _SPELLED[profile.spelling]
+        spelled = _SPELLED[dialect.spelling]
         yield (
-            f"`{profile.name}`",
-            where or f"`{profile.field}`",
+            typed(dialect),
+            where or f"`{dialect.field}`",
             "-" if where else spelled,
-            f"1 to {profile.max_length}",
-            f"`{profile.pattern}`" if profile.pattern else "any",
+            f"1 to {dialect.max_length}",
+            f"`{dialect.pattern}`" if dialect.pattern else "any",
         )
 
 
 def statuses() -> Iterator[Row]:
     yield "profile", "missing", "malformed", "another request", "running", "errors", "their headers"
-    for profile in PROFILES.values():
-        found = (
-            profile.missing_status,
-            profile.invalid_status,
-            profile.mismatch_status,
-            profile.running_status,
-        )
+    asked = (errors.KeyMissing, errors.KeyMalformed, errors.RequestMismatch, errors.InProgress)
+    again = errors.InProgress(headers={"Retry-After": "1"})
+    for dialect in DIALECTS:
+        body = "problem document" if dialect.error_type == PROBLEM_JSON else "the API's own"
         yield (
-            f"`{profile.name}`",
-            *map(str, found),
-            _ERRORS.get(str(profile.errors), "the API's own"),
-            ", ".join(f"`{name}`" for name in profile.retry_headers),
+            typed(dialect),
+            *(str(dialect.status_of(problem)) for problem in asked),
+            "page" if dialect.pages else body,
+            ", ".join(f"`{name}`" for name in dialect.headers(Answer("", 409, problem=again))),
         )
 
 
 def memory() -> Iterator[Row]:
     yield "profile", "stored statuses", "a replay of 201 is", "the key comes back on"
-    for profile in PROFILES.values():
+    for dialect in DIALECTS:
         yield (
-            f"`{profile.name}`",
+            typed(dialect),
             "as `default`"
-            if profile.remembers is None and profile.name != "default"
-            else said(stored_by(profile)),
-            str(dict(profile.replays_as).get(201, 201)),
-            said(profile.echoes) if profile.echoes else "-",
+            if dialect.remembers is None and dialect.name != "default"
+            else said(stored_by(dialect)),
+            str(dialect.replays_as.get(201, 201)),
+            said(dialect.echoes) if dialect.echoes else "-",
         )
 
 
 def attributes() -> Iterator[Row]:
-    yield "field", "`default` has"
-    for field in fields(Profile):
-        value = getattr(PROFILES["default"], field.name)
-        yield f"`{field.name}`", f"`{value!r}`".replace("'", '"')
+    yield "fact", "it is", "`default` has"
+    for name, (_, expected) in FACTS.items():
+        yield f"`{name}`", expected, f"`{getattr(Default, name)!r}`".replace("'", '"')
 
 
-def stored_by(profile: Profile) -> Collection[int]:
-    return BY_TABLE if profile.remembers is None else profile.remembers
+def stored_by(dialect: Dialect) -> Collection[int]:
+    return BY_TABLE if dialect.remembers is None else dialect.remembers
 
 
 def said(statuses: Collection[int]) -> str:

@@ -239,7 +239,7 @@ DECORATOR = (
         "A failure is stored, and replayed as a 500.",
         "how-to/functions.md#results-and-exceptions",
         "tests/functions/test_endings.py::test_a_kept_exception "
-        "tests/docs/test_profiles.py::test_an_exception_is_not_remembered",
+        "tests/docs/test_dialects.py::test_an_exception_is_not_remembered",
         "A function names such exceptions. A view's 500 frees its key, so that a retry may "
         "succeed.",
     ),
@@ -317,9 +317,9 @@ ESSAY = (
     Row(
         "Another body gets 409 or 422; a pending duplicate 409, or waits.",
         "how-to/keys.md#refusals",
-        "tests/core/profiles/test_on_the_wire.py::test_statuses "
+        "tests/core/dialects/test_on_the_wire.py::test_statuses "
         "tests/entry_points/test_busy.py::test_a_duplicate_may_wait",
-        "409 for another body takes a profile of your own, with `mismatch_status`.",
+        "409 for another body takes a dialect of your own, with `statuses`.",
     ),
     Row(
         "The hash leaves out time stamps and trace ids.",
@@ -407,7 +407,7 @@ ESSAY = (
         "A sample run of four attempts shows each status.",
         "reference/http.md#responses",
         "tests/entry_points/test_busy.py::test_a_duplicate_is_refused_at_once",
-        "Another body gets 422; 409, as there, by a profile's `mismatch_status`.",
+        "Another body gets 422; 409, as there, by a dialect's `statuses`.",
     ),
 )
 
@@ -464,8 +464,8 @@ ARCHITECTURE = (
     Row(
         "Stripe replays, marks replays, and finds requests by their ids.",
         "how-to/keys.md#dialects",
-        "tests/core/profiles/test_on_the_wire.py::test_a_replay_is_marked "
-        "tests/core/profiles/test_on_the_wire.py::test_what_is_remembered "
+        "tests/core/dialects/test_on_the_wire.py::test_a_replay_is_marked "
+        "tests/core/dialects/test_on_the_wire.py::test_what_is_remembered "
         "tests/admin/test_listing.py::TestSearch::test_the_id_of_a_request",
     ),
     Row(

@@ -14,8 +14,8 @@ from typing import Any
 from django.core.checks import ERROR
 
 from .. import conf
+from ..core.dialects import is_dialect
 from ..core.policy import ENFORCE, SAFE_METHODS, Policy
-from ..core.profiles import Profile
 from ..http.exemptions import exemptions
 from ..http.kinds import kind_of, operation_of, operations_of
 from ..http.markers import handler_of, mark_of, view_class
@@ -201,7 +201,7 @@ def _by_middleware(about: Row, route: Route, method: str) -> Row:
 
 def _out_of_reach(callback: Any, policy: Policy) -> str:
     """Say why the middleware leaves a view to a guard of its own."""
-    if conf.profile_of(policy.profile, conf.project_settings()).carrier == "body":
+    if conf.profile_of(policy.profile).carrier == "body":
         return "looks for no key in a body"
     kind = kind_of(callback)
     return "" if kind is None or kind.left is None else f"cannot guard {kind.called}"
@@ -240,13 +240,13 @@ def _plain(value: Any) -> Any:
     """Return a value that JSON can express: a function by its name."""
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, Profile):
-        return value.name
     if isinstance(value, timedelta):
         length = value.total_seconds()
         return int(length) if length.is_integer() else length
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if is_dialect(value):
+        return value.name
     if isinstance(value, (list, tuple, set, frozenset)):
         return sorted(str(_plain(each)) for each in value)
     name = getattr(value, "__qualname__", None)

@@ -18,7 +18,7 @@ from django.utils.module_loading import import_string
 
 from .. import conf, scopes
 from ..core.policy import FIELDS, FINGERPRINTS, SELECTING, Place, Policy, WholePolicy, contradiction
-from ..core.records import MISSING, Guarantee
+from ..core.records import Guarantee
 from ..core.selectors import Selector
 from ..errors import ConfigurationError
 from ..http.admission import compile_expressions
@@ -117,8 +117,8 @@ class W087(Finding):
     """IDEMPOTENCY["HEADER"] = %(value)s counts for the profile "default" only: "%(name)s" has its
     key in the %(carrier)s %(field)s.
 
-    Take "HEADER" out. To change the name, type "PROFILE":
-    dataclasses.replace(django_idempotency.contrib.dialects.PROFILES["%(name)s"], field=…).
+    Take "HEADER" out. To change the name, make a subclass with another field, and type its dotted
+    path as "PROFILE".
     """
 
 
@@ -362,7 +362,7 @@ def _together() -> Iterator[CheckMessage]:
 
 def _header() -> Iterator[CheckMessage]:
     with suppress(Exception):  # reported above, with the setting that is wrong
-        profile = conf.profile_of(MISSING, conf.project_settings())
+        profile = conf.profile_of()
         if "HEADER" in conf.project_settings() and profile.name != conf.DEFAULTS["PROFILE"]:
             value = shown(conf.get("HEADER"))
             yield W087(value=value, name=profile.name, field=profile.field, carrier=profile.carrier)

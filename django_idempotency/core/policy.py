@@ -16,8 +16,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from .conclusions import WRITTEN
+from .dialects import EXPECTED, Dialect, is_dialect, takes
 from .key_formats import described, is_format, is_possible
-from .profiles import COMPULSORY, SHIPPED, Profile, takes
 from .records import MISSING, Guarantee
 
 #: A duration: seconds, or a `timedelta`.
@@ -343,14 +343,9 @@ class Policy:
         lambda value: _are_methods(value) and len(value) > 0,
         'a list of unsafe methods, such as ("POST", "PATCH")',
     )
-    #: What the clients of the API expect on the wire: the name of a shipped profile, or a
-    #: `Profile`.
-    profile: str | Profile = _field(
-        "default",
-        lambda value: isinstance(value, Profile) or (isinstance(value, str) and value in SHIPPED),
-        f"{', '.join(f'{chr(34)}{name}{chr(34)}' for name in SHIPPED)}, or a Profile",
-        by_path=True,
-    )
+    #: What the clients of the API expect on the wire: the name of one of the core's dialects, or a
+    #: `Dialect`.
+    profile: str | Dialect | type[Dialect] = _field("default", is_dialect, EXPECTED, by_path=True)
 
     #: By identity: each policy has a plan of its own, and may hold a list, which has no hash.
     __hash__ = object.__hash__
@@ -436,7 +431,7 @@ class Resolved(WholePolicy):
     wait: float
     seen_for: float
     guarantee: Guarantee
-    profile: Profile
+    profile: Dialect
     #: How long a claim alone protects its owner (seconds): in `atomic` it only covers the time from
     #: claim to lock.
     claim_lease: float
@@ -516,8 +511,7 @@ def _lasts(value: Any, other: Any) -> bool:
 
 
 def _demands_key(profile: Any, required: Any) -> bool:
-    name = profile.name if isinstance(profile, Profile) else profile
-    return isinstance(name, str) and name in COMPULSORY and required is False
+    return required is False and getattr(profile, "requires_key", False)
 
 
 #: The settings bound a lease also for policies that have none.
@@ -646,7 +640,8 @@ def _passes(each: Contradiction, place: Place) -> bool:
 
 
 def _shown(value: Any) -> str:
-    value = value.name if isinstance(value, Profile) else value
+    if isinstance(value, type):
+        return value.__name__
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
@@ -678,13 +673,13 @@ def profile_contradiction(terms: Resolved) -> str | None:
         return (
             f"profile {profile.name!r} refuses each key that is "
             f"{described(terms.key_format)}, so leave key_format out, "
-            "or replace() the pattern of the profile."
+            "or take a subclass with another pattern."
         )
     if profile.window and terms.ttl < (needed := profile.window + profile.ahead):
         return (
             f"profile {profile.name!r} accepts a retry for {needed:g} s, so make ttl "
             f"({terms.ttl:g}) at least that, or "
-            "replace() the window of the profile."
+            "take a subclass with another window."
         )
     if terms.anonymous == "shared" and profile.client_field is not None:
         return (

@@ -18,14 +18,6 @@ from .views import guarded_view
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-#: What `@idempotent_form` is short for. A second click waits for the result of the first.
-FORM_FIELDS: dict[str, Any] = {
-    "profile": "form",
-    "key_format": "issued",
-    "required": True,
-    "on_busy": "wait",
-}
-
 
 def idempotency_exempt(view: Decorated) -> Decorated:
     """Exempt a view from the middleware, such as login, signup or tokens, whose responses must not
@@ -69,24 +61,4 @@ def idempotent(view: Any = MISSING, /, **fields: Any) -> Any:
             return Method(view, policy)
         return guarded_view(view, policy)
 
-    return decorate if view is MISSING else decorate(view)
-
-
-@overload
-def idempotent_form(view: Decorated, /) -> Decorated: ...
-
-
-@overload
-def idempotent_form(**fields: Any) -> Callable[[Decorated], Decorated]: ...
-
-
-def idempotent_form(view: Any = MISSING, /, **fields: Any) -> Any:
-    """Process an HTML form once, however often it is sent.
-
-    `{% idempotency_field %}` is in the form.
-
-    Short for `@idempotent(profile="form", key_format="issued", required=True, on_busy="wait")`,
-    with any other field of `Policy`. See idempotent() for where it goes and what it raises.
-    """
-    decorate = idempotent(**{**FORM_FIELDS, **fields})
     return decorate if view is MISSING else decorate(view)

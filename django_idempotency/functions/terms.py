@@ -15,8 +15,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from .. import conf
 from ..core.canonical import digest
+from ..core.dialects import takes
 from ..core.policy import Policy, Resolved, async_contradiction
-from ..core.profiles import takes
 from ..core.records import Guarantee, Record
 from ..core.rules import MADE_BY
 from ..core.selectors import Selector

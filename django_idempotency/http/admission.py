@@ -24,10 +24,10 @@ from django.utils.encoding import escape_uri_path
 from django.utils.functional import SimpleLazyObject
 
 from .. import conf
+from ..core.dialects import of_endpoint
 from ..core.hashing import framed, record_id, request_digest
 from ..core.key_formats import ANY, ISSUED, ISSUED_SAMPLE, kept_for
 from ..core.policy import ENFORCE, FINGERPRINTS, SAFE_METHODS, SELECTING, WARN, Policy, Resolved
-from ..core.profiles import Profile
 from ..core.records import Ticket, UnprintedText, prints
 from ..core.statuses import HeaderStatus
 from ..errors import (
@@ -43,7 +43,7 @@ from ..errors import (
 from ..instrumentation.meters import meters
 from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from ..runtime import switch
-from ..runtime.wings import extended, wing
+from ..runtime.wings import extended
 from ..scopes import scope_of
 from ..stores.lending import in_database_thread, keep_opened
 from . import counting
@@ -62,7 +62,7 @@ from .exchange import (
     without_key,
 )
 from .markers import view_class
-from .plan import Plan, asking
+from .plan import Plan, formatted_behind_client, plan_of
 from .unguarded import KEYLESS, METHOD, NOBODY, leave_unguarded
 
 # A client may send anything: it is kept, searched and sent back.
@@ -145,6 +145,20 @@ async def aadmit(
 # ---------------------------------------------------------------------------------- is there a key?
 
 
+def asking(policy: Policy, request: HttpRequest) -> Plan | None:
+    """Return the plan of a policy if a request asks for its guard: see `Plan.asks()`, or `at()` if
+    it has routes.
+
+    `None`, too, for a safe method.
+    """
+    if request.method in SAFE_METHODS:
+        return None
+    plan = plan_of(policy)
+    if plan.asks_by_header:
+        return plan if request.META.get(plan.header) is not None else None
+    return plan if plan.routed or plan.asks(request.META) else None
+
+
 def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator") -> Keyed | None:
     """Return the key to guard a request under, or `None` to let it run; cheap when there is none.
 
@@ -210,13 +224,16 @@ def _keyed(request: HttpRequest, plan: Plan, exchange: Exchange, *, guards: bool
     support.
     """
     try:
-        found = plan.read_key(request.META)
+        sent = request.META.get(plan.header) if plan.header else plan.sent(request.META)
+        found: Any = plan.profile.read_key(sent, request.META)
         if not guards:
             raise KeyUnsupported
-        if found is not None and plan.respells:
-            found = plan.respelled(found, request.META)
-        if found is not None and plan.profile.echoes:
-            speak(request, plan.profile, plan.sent(request.META))
+        if found is not None:
+            found = UnprintedText(found)
+            if plan.respells:
+                found = formatted_behind_client(found, plan.policy)
+            if plan.profile.echoes:
+                speak(request, plan.profile, sent)
         key = _key_elsewhere(request, plan) if found is None else found
         if key is not None:
             plan.terms  # noqa: B018 - raises what contradicts the settings
@@ -233,10 +250,11 @@ def _is_unsupported(request: HttpRequest, plan: Plan) -> bool:
 
     Otherwise it runs unguarded.
     """
-    carries = plan.carries_key(request.META)
-    if carries and not plan.profile.unsupported_status:
+    if not plan.carries_key(request.META):
+        return False
+    if not plan.profile.refuses_methods:
         leave_unguarded(request, METHOD)
-    return carries and plan.profile.unsupported_status is not None
+    return plan.profile.refuses_methods
 
 
 def _key_elsewhere(request: HttpRequest, plan: Plan) -> Key | None:
@@ -399,7 +417,7 @@ class Identity(NamedTuple):
         key = self.key
         path = escape_uri_path(http.path)
         if policy.profile.keys_per == "endpoint":
-            key = UnprintedText(wing("dialects").of_endpoint(key, path))
+            key = UnprintedText(of_endpoint(key, path))
         kept = policy.ttl + policy.profile.grace
         if policy.key_format != ANY:
             kept = kept_for(policy.key_format, kept)
@@ -449,7 +467,7 @@ async def auser_of(request: HttpRequest, policy: Policy) -> Any:
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
 
 
-def fingerprint(request: Any, policy: Policy, user: Any = None, document: Any = None) -> bytes:
+def fingerprint(request: Any, policy: Resolved, user: Any = None, document: Any = None) -> bytes:
     """Return the 32 bytes of a request's digest. `request` is Django's, or DRF's around it.
 
     An expression selects from `document`, or may select this `user`. Whatever is compared, all of
@@ -460,7 +478,7 @@ def fingerprint(request: Any, policy: Policy, user: Any = None, document: Any = 
     http: HttpRequest = getattr(request, "_request", request)
     content_type = (http.content_type or "").lower()
     parts = [str(http.method), http.path]
-    if not (isinstance(policy.profile, Profile) and policy.profile.compares == "body"):
+    if policy.profile.compares != "body":
         parts += [http.META.get("QUERY_STRING", ""), content_type]
     # A client's charset may decode to lone surrogates.
     texts = [part.encode("utf-8", "surrogatepass") for part in parts]
@@ -477,7 +495,7 @@ def fingerprint(request: Any, policy: Policy, user: Any = None, document: Any = 
 
 
 def _chosen(
-    request: Any, texts: list[bytes], policy: Policy, user: Any, document: Any
+    request: Any, texts: list[bytes], policy: Resolved, user: Any, document: Any
 ) -> bytes | None:
     """Return the digest by what an expression or a function of the project chooses; `None`: all of
     the body is compared.

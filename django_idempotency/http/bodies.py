@@ -36,8 +36,7 @@ from django.utils.datastructures import MultiValueDict
 
 from ..core.concurrency import nothing
 from ..core.hashing import canonical_json, framed, request_digest
-from ..core.policy import Policy
-from ..core.profiles import Profile
+from ..core.policy import Resolved
 from ..errors import BodyIncomplete, ConfigurationError, RequestTooLarge
 
 CHUNK = 64 * 1024
@@ -53,7 +52,7 @@ _GONE = (
 )
 
 
-def body_digest(head: Sequence[bytes], request: Any, policy: Policy) -> bytes:
+def body_digest(head: Sequence[bytes], request: Any, policy: Resolved) -> bytes:
     """Return the digest of a request with this `head`, and of its body: of what it says, or of its
     bytes.
 
@@ -67,7 +66,7 @@ def body_digest(head: Sequence[bytes], request: Any, policy: Policy) -> bytes:
     return request_digest(framed(head), read_as, content)
 
 
-def _read_as(request: Any, http: HttpRequest, policy: Policy) -> tuple[bytes, bytes]:
+def _read_as(request: Any, http: HttpRequest, policy: Resolved) -> tuple[bytes, bytes]:
     """Return how a body is compared, and what of it."""
     content_type = (http.content_type or "").lower()
     by_value = policy.fingerprint != "raw"
@@ -79,7 +78,8 @@ def _read_as(request: Any, http: HttpRequest, policy: Policy) -> tuple[bytes, by
         if (
             by_value
             and hasattr(http, "_body")
-            and (is_json(content_type) or _is_json_always(policy))
+            # A retry may have another content type.
+            and (is_json(content_type) or policy.profile.compares == "body")
         ):
             canonical = canonical_json(http.body)
             if canonical is not None:
@@ -89,19 +89,12 @@ def _read_as(request: Any, http: HttpRequest, policy: Policy) -> tuple[bytes, by
         return b"parsed", _form(request, read_already(request, http), _ignored(policy))
 
 
-def _is_json_always(policy: Policy) -> bool:
-    """Is a body JSON whatever its content type says, as a retry may have another?"""
-    profile = policy.profile
-    return isinstance(profile, Profile) and profile.compares == "body"
-
-
-def _ignored(policy: Policy) -> frozenset[str]:
+def _ignored(policy: Resolved) -> frozenset[str]:
     """Return the fields of a form that do not identify the request: the CSRF token, and a key that
     is one of them.
     """
-    profile = policy.profile
-    if isinstance(profile, Profile) and profile.carrier == "body":
-        return frozenset({CSRF_FIELD, profile.field})
+    if policy.profile.carrier == "body":
+        return frozenset({CSRF_FIELD, policy.profile.field})
     return frozenset({CSRF_FIELD})
 
 

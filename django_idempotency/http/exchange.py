@@ -20,9 +20,9 @@ from django.http.response import HttpResponseBase, ResponseHeaders
 
 from .. import conf
 from ..core.conclusions import WorkResult
+from ..core.dialects import Answer, Dialect
 from ..core.policy import Policy, Resolved
-from ..core.profiles import Profile
-from ..core.records import MISSING, prints
+from ..core.records import prints
 from ..core.statuses import HeaderStatus, Moment, status_of
 from ..engine.operation import Operation
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed, Problem
@@ -39,29 +39,15 @@ REPLAYED = "Idempotent-Replayed"
 DEGRADED = "Idempotency-Degraded"
 #: The id of the request that did the work: on its own response, and on every replay of it.
 ORIGINAL = "Original-Request"
-
-
-#: What a profile with `result` says of a status: was the request accepted, and is it repeatable?
-#: "rejected" otherwise.
-ACCEPTED = frozenset(
-    {
-        *(HeaderStatus.CREATED, HeaderStatus.RELEASED, HeaderStatus.FAILED, HeaderStatus.LOST),
-        *(
-            HeaderStatus.REPLAYED,
-            HeaderStatus.NOT_STORED,
-            HeaderStatus.IN_PROGRESS,
-            HeaderStatus.HELD,
-        ),
-        HeaderStatus.UNKNOWN,
-    }
-)
+#: What a view may have copied from another service.
+_UNSET = {REPLAYED: "", ORIGINAL: "", DEGRADED: ""}
 
 
 @prints()
 class Spoken(NamedTuple):
     """How the response to one request speaks about its key."""
 
-    profile: Profile
+    profile: Dialect
     #: The well-formed value of the key's header, for profiles that repeat it; "": there is none.
     sent: str = ""
 
@@ -254,11 +240,11 @@ def call_on(request: HttpRequest) -> Any:
     return None if found is None else found.call
 
 
-def speak(request: HttpRequest, profile: Profile, sent: object = None) -> None:
+def speak(request: HttpRequest, profile: Dialect, sent: object = None) -> None:
     """Note a profile on a request, and the value of its header once that has been read without a
     complaint.
     """
-    repeated = "" if sent is None or profile.carrier != "header" else str(sent).strip(" \t")
+    repeated = "" if sent is None else str(sent).strip(" \t")
     exchange_of(request).spoken = Spoken(profile, repeated)
 
 
@@ -269,7 +255,7 @@ def spoken_to(request: HttpRequest) -> Spoken:
     found = noted_of(request)
     if found is not None and found.spoken is not None:
         return found.spoken
-    return Spoken(conf.profile_of(MISSING, conf.project_settings()))
+    return Spoken(conf.profile_of())
 
 
 def hand_out(request: HttpRequest, handle: Any) -> Exchange:
@@ -283,14 +269,13 @@ def hand_out(request: HttpRequest, handle: Any) -> Exchange:
 # -------------------------------------------------------------------------------------- the headers
 
 
-def headers_of(request: HttpRequest, code: int) -> dict[str, str]:
-    """Return the headers of a problem's response with the status `code`, which is noted on its
-    request; or none.
-    """
+def headers_of(request: HttpRequest, problem: Problem) -> dict[str, str]:
+    """Return the headers of a problem's response, once it is noted on its request."""
     found: dict[str, str] = {}
-    status = noted(request)
-    if status is not None:
-        set_headers(status, found, spoken_to(request), code)
+    spoken = spoken_to(request)
+    code = spoken.profile.status_of(problem)
+    original = problem.headers.get(ORIGINAL, "")
+    set_headers(noted(request), found, spoken, code, original=original, problem=problem)
     return found
 
 
@@ -339,32 +324,28 @@ def stamp(request: HttpRequest, response: T) -> T:
 
 
 def set_headers(
-    status: HeaderStatus,
+    status: HeaderStatus | None,
     headers: ResponseHeaders | dict[str, str],
     spoken: Spoken,
     code: int,
     *,
     original: str = "",
+    problem: Problem | None = None,
 ) -> None:
     """Set the headers of a status among those of a response with this `code`.
 
-    A view's own, perhaps copied from another service, are not about this key. An observed response
-    keeps them: all of it but the status is as without us.
+    `None`: it is about no key. `problem`: the response tells of it. A view's own headers, perhaps
+    copied from another service, are not about this key. An observed response keeps them: all of it
+    but the status is as without us.
     """
     if status is HeaderStatus.OBSERVED:
         headers[HEADER] = status.value
         return
-    profile = spoken.profile
-    degraded = "true" if status is HeaderStatus.DEGRADED else ""
-    ours = {REPLAYED: "", ORIGINAL: "", HEADER: status.value, DEGRADED: degraded}
-    if profile.marker:
-        ours[profile.marker] = "true" if status is HeaderStatus.REPLAYED else ""
-    if profile.original:
-        ours[profile.original] = original
-    if profile.result:
-        ours[profile.result] = "accepted" if status in ACCEPTED else "rejected"
-    if profile.echoes and profile.carrier == "header":
-        ours[profile.field] = spoken.sent if code in profile.echoes else ""
+    word = "" if status is None else status.value
+    answer = Answer(word, code, spoken.sent, original, problem)
+    ours = {**_UNSET, **spoken.profile.headers(answer), HEADER: word}
+    if status is HeaderStatus.DEGRADED:
+        ours[DEGRADED] = "true"
     for name, value in ours.items():
         if value:
             headers[name] = value

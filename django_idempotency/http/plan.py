@@ -2,16 +2,12 @@
 
 A request only executes it: it reads no setting. A plan is compiled again when the settings change,
 as Django's signal `setting_changed` says: see `conf.compiled()`.
-
-The last part says how a key is spelled: what a plan's profile and its policy's format accept, and
-what of that is the key.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,21 +17,12 @@ from django.http import HttpRequest
 
 from .. import conf
 from ..core.key_formats import ANY, ISSUED, KeyFault, described, spelled
-from ..core.policy import (
-    ENFORCE,
-    SAFE_METHODS,
-    Observing,
-    Policy,
-    Resolved,
-    profile_contradiction,
-    seconds,
-)
-from ..core.profiles import DEFAULT, Profile
+from ..core.policy import ENFORCE, Observing, Policy, Resolved, profile_contradiction, seconds
 from ..core.records import Guarantee, Ticket, UnprintedText
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
 from ..runtime.handle import has_course
 from ..runtime.registry import body_limit, issuing, store_of
-from ..runtime.wings import extended, wing
+from ..runtime.wings import extended
 from ..stores.base import BaseStore
 from .exchange import RequestIdempotency, Spoken
 from .exemptions import Pattern, exemptions
@@ -69,7 +56,7 @@ class Plan:
             from .routes import policies  # it compiles plans
 
             self.routed = policies()
-        self.profile = profile = conf.profile_of(policy.profile, conf.project_settings())
+        self.profile = profile = conf.profile_of(policy.profile)
         self.spoken = Spoken(profile)
         #: The name of the key's header in `request.META`; "": the key is not in a header.
         self.header = conf.meta_name(profile.field) if profile.carrier == "header" else ""
@@ -81,9 +68,9 @@ class Plan:
         #: What watches its requests, which run without a guard; `None`: they are guarded.
         self.observer: Observing | None = None if mode == ENFORCE else mode
         #: Is a key not used as it was sent?
-        self.respells = conf.field(policy, "key_format") != ANY or profile.client_field is not None
-        # Most plans: a request without the header asks for nothing.
-        self._asks_by_header = bool(self.header) and not (
+        self.respells = conf.field(policy, "key_format") != ANY
+        #: Most plans: a request without the header asks for nothing.
+        self.asks_by_header = bool(self.header) and not (
             self.required or self.selects or profile.first_sent_field or self.routed
         )
 
@@ -188,29 +175,11 @@ class Plan:
     def read_key(self, meta: Mapping[str, Any]) -> UnprintedText | None:
         """Return the key that a client has sent, or `None` without one in the header or the query.
 
-        Raises `KeyMalformed`, and `KeyExpired` or `KeyAhead` outside the window of the profile.
+        Raises what `Dialect.read_key()` raises.
         """
-        profile = self.profile
         sent = meta.get(self.header) if self.header else self.sent(meta)
-        if profile.first_sent_field is not None:
-            wing("dialects").require_timely(sent, meta, profile, now=datetime.now(timezone.utc))
-        if sent is None:
-            return None
-        return UnprintedText(parse_key(sent, profile) if self.header else plain_key(sent, profile))
-
-    def respelled(self, key: UnprintedText, meta: Mapping[str, Any]) -> UnprintedText:
-        """Return a key in the spelling of the policy's format, under the name of its client if it
-        has one.
-
-        Raises what `formatted()` and `of_client()` raise.
-        """
-        key = UnprintedText(formatted(key, self.policy))
-        client = self.profile.client_field
-        if client is not None:
-            key = UnprintedText(
-                wing("dialects").of_client(key, meta.get(conf.meta_name(client)), self.profile)
-            )
-        return key
+        key = self.profile.read_key(sent, meta)
+        return None if key is None else UnprintedText(key)
 
 
 @conf.compiled
@@ -220,20 +189,6 @@ def plan_of(policy: Policy = ANY_POLICY) -> Plan:
     Raises `ImproperlyConfigured` for settings of no use.
     """
     return Plan(policy)
-
-
-def asking(policy: Policy, request: HttpRequest) -> Plan | None:
-    """Return the plan of a policy if a request asks for its guard: see `Plan.asks()`, or `at()` if
-    it has routes.
-
-    `None`, too, for a safe method.
-    """
-    if request.method in SAFE_METHODS:
-        return None
-    plan = plan_of(policy)
-    if plan._asks_by_header:  # noqa: SLF001 - each keyless request comes here
-        return plan if request.META.get(plan.header) is not None else None
-    return plan if plan.routed or plan.asks(request.META) else None
 
 
 def may_refuse(policy: Policy, request: HttpRequest) -> bool:
@@ -269,70 +224,6 @@ def _parameter(query: str, name: str) -> object:
     return values[0] if len(values) == 1 else values or None
 
 
-# ----------------------------------------------------------------------------- how a key is spelled
-
-# A bare key: visible ASCII and inner spaces, no quote; no comma either, since servers join two
-# headers with one.
-_BARE = re.compile(r"[!#-+\--~](?:[ !#-+\--~]*[!#-+\--~])?")
-# RFC 9651 section 3.3.3, as the IETF draft (section 2.1) has it: printable ASCII, in which only
-# \" and \\ are escaped.
-_QUOTED = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
-# An item of RFC 9651 (section 4.2.3) that is a string. Nothing defines its parameters, so they do
-# not count.
-_VALUE = (
-    r"-?\d{1,12}\.\d{1,3}|-?\d{1,15}|@-?\d{1,15}|\?[01]|:[A-Za-z0-9+/]*={0,2}:"
-    r'|"(?:[ !#-\[\]-~]|\\["\\])*"|%"(?:[ '
-    r'!#-$&-~]|%[0-9a-f]{2})*"|[A-Za-z*][!#$%&\'*+\-.^_`|~:/0-9A-Za-z]*'
-)
-_ITEM = re.compile(rf"{_QUOTED.pattern}(?:; *[a-z*][a-z0-9_\-.*]*(?:=(?:{_VALUE}))?)*")
-# Any visible ASCII with inner spaces; in a header no comma.
-_OPAQUE = re.compile(r"[!-+\--~](?:[ -+\--~]*[!-+\--~])?")
-_MEMBER = re.compile(r"[!-~](?:[ -~]*[!-~])?")
-
-
-def parse_key(sent: object, profile: Profile) -> str:
-    """Return the key in the value of a header, as a profile spells it.
-
-    Raises `KeyMalformed`. With "either", `"k"` and `k` are one key. Official Stripe clients send
-    unquoted keys that are not valid UUIDs: they are accepted.
-    """
-    text = str(sent)  # a test client, or a middleware, may set a UUID
-    quoted: re.Match[str] | None = None
-    match profile.spelling:
-        case "quoted":
-            quoted = _ITEM.fullmatch(text.strip(" "))
-            return _fitting(quoted and re.sub(r"\\(.)", r"\1", quoted[1]), profile)
-        case "opaque":
-            return plain_key(text.strip(" \t"), profile)
-        case "bare":
-            bare = _OPAQUE.fullmatch(text.strip(" \t"))
-            return _fitting(bare and bare[0], profile)
-    text = text.strip(" \t")
-    if quoted := _QUOTED.fullmatch(text):
-        return _fitting(re.sub(r"\\(.)", r"\1", quoted[1]), profile)
-    return _fitting(text if _BARE.fullmatch(text) else None, profile)
-
-
-def plain_key(sent: object, profile: Profile) -> str:
-    """Return a key that may hold any printable ASCII, as in a member of a body or in a parameter.
-
-    Raises `KeyMalformed`.
-    """
-    return _fitting(sent if isinstance(sent, str) and _MEMBER.fullmatch(sent) else None, profile)
-
-
-def _fitting(key: str | None, profile: Profile) -> str:
-    if (
-        not key
-        or len(key) > profile.max_length
-        or (profile.pattern and not re.fullmatch(profile.pattern, key))
-    ):
-        raise KeyMalformed(
-            "" if replace(profile, field=DEFAULT.field) == DEFAULT else expectation(profile)
-        )
-    return key
-
-
 def formatted(key: str, policy: Policy) -> str:
     """Return a key in the one spelling of the policy's format.
 
@@ -346,8 +237,7 @@ def formatted(key: str, policy: Policy) -> str:
 
         if not is_issued(key):
             raise KeyMalformed(_must_be(key_format))
-    profile = conf.profile_of(policy.profile, conf.project_settings())
-    ttl = seconds(conf.field(policy, "ttl")) + profile.grace
+    ttl = seconds(conf.field(policy, "ttl")) + conf.profile_of(policy.profile).grace
     match spelled(key, key_format, now=datetime.now(timezone.utc), ttl=ttl):
         case KeyFault.MALFORMED:
             raise KeyMalformed(_must_be(key_format))
@@ -359,19 +249,18 @@ def formatted(key: str, policy: Policy) -> str:
             return spelling
 
 
+def formatted_behind_client(key: str, policy: Policy) -> UnprintedText:
+    """Return a key that was sent in the one spelling of the policy's format; the name of its
+    client, which may stand before it, stays.
+
+    Raises what `formatted()` raises.
+    """
+    client = ""
+    if conf.profile_of(policy.profile).client_field is not None:
+        client, space, key = key.rpartition(" ")
+        client += space
+    return UnprintedText(client + formatted(key, policy))
+
+
 def _must_be(key_format: str | re.Pattern[str]) -> str:
     return f"The idempotency key must be {described(key_format)}."
-
-
-def expectation(profile: Profile) -> str:
-    """Say what a key must be, which one is not."""
-    quoted = " in double quotes" if profile.spelling == "quoted" else ""
-    shape = f" that match {profile.pattern}" if profile.pattern else ""
-    where = {"header": "the header", "body": "the member", "query": "the parameter"}[
-        profile.carrier
-    ]
-    return (
-        f"The idempotency key is malformed. Send 1 to {profile.max_length} printable ASCII "
-        f"characters{quoted}{shape} in "
-        f"{where} {profile.field}."
-    )

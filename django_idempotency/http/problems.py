@@ -13,22 +13,14 @@ from django.urls import NoReverseMatch, reverse
 
 from .. import conf
 from ..core.concurrency import in_thread
+from ..core.dialects import Dialect
 from ..core.hashing import operation_ref
-from ..core.profiles import Profile
 from ..core.rules import Busy, Contended, Late, Mismatch, Unreadable
 from ..core.standings import OperationState, standing
 from ..errors import InProgress, KeyExpired, LostRace, Problem, RecordUnreadable, RequestMismatch
-from ..runtime.wings import wing
 from .counting import count_problem
 from .exchange import ORIGINAL, headers_of, note, noted_of, said_of, spoken_to
 from .responses import StoredResponse
-
-#: Begins the `type` of a problem while PROBLEM_DOCS names no page. A name, not an address: it
-#: resolves to nothing.
-NAMESPACE = "urn:django-idempotency:problem:"
-#: The names in a profile's `errors` under which a program gets a problem document; what is a page
-#: otherwise, too: see contrib.forms.pages.
-DOCUMENTS = ("problem", "page")
 
 
 def refusal_of(verdict: Busy | Contended | Mismatch | Late | Unreadable) -> Problem:
@@ -46,12 +38,6 @@ def refusal_of(verdict: Busy | Contended | Mismatch | Late | Unreadable) -> Prob
             return RecordUnreadable()
 
 
-def status_of(problem: Problem | type[Problem], profile: Profile) -> int:
-    """Return the status of a problem, or of a kind of problem, in a profile."""
-    field = problem.status_field
-    return problem.status if field is None else getattr(profile, field) or problem.status
-
-
 def docs_url(problem: Problem) -> str | None:
     """Return the address of the section about a problem; `None`: the project has not set
     PROBLEM_DOCS.
@@ -60,47 +46,29 @@ def docs_url(problem: Problem) -> str | None:
     return None if page is None else f"{page}#{problem.code}"
 
 
-def detail(problem: Problem) -> str:
-    """Return the message of a problem on one line."""
-    return " ".join((problem.plainly or str(problem)).split())
+def body_of(
+    problem: Problem, profile: Dialect, request: HttpRequest | None
+) -> Mapping[str, Any] | str:
+    """Return the body of a problem's response: what JSON can hold, or a page.
 
-
-def problem_document(problem: Problem, status: int, _request: object = None) -> dict[str, Any]:
-    """Make a problem document (RFC 9457)."""
-    return {
-        "type": docs_url(problem) or NAMESPACE + problem.code,
-        "title": problem.title,
-        "status": status,
-        "detail": detail(problem),
-        "code": problem.code,
-        "retry": problem.retry,
-        **problem.extensions,
-    }
-
-
-def document(problem: Problem, profile: Profile, request: HttpRequest | None) -> Mapping[str, Any]:
-    """Return the body of a problem's response.
-
-    No key, no stored body, no stack. `None`: it is an example.
+    `None` for the request: it is an example.
     """
-    shape = problem_document if isinstance(profile.errors, str) else profile.errors
-    return shape(problem, status_of(problem, profile), request)
+    problem.docs = docs_url(problem)
+    return profile.error_body(problem, profile.status_of(problem), request)
 
 
 def headers(problem: Problem, request: HttpRequest) -> dict[str, str]:
     """Return the headers of a problem's response, once that is noted on its request, with the links
     that the IETF draft (2.7) asks for, if there are any.
     """
-    spoken = spoken_to(request)
-    profile = spoken.profile
     pages = [url for url in (docs_url(problem), _policy_url()) if url]
     link = {"Link": ", ".join(f'<{url}>; rel="describedby"' for url in pages)} if pages else {}
-    own = {name: value for name, value in problem.headers.items() if name != "Retry-After"}
-    original = own.pop(ORIGINAL, None)
-    if original and profile.original:
-        own[profile.original] = original
-    about_key = headers_of(request, status_of(problem, profile))
-    return {**own, **_of_retry(problem, profile), **about_key, **link, "Cache-Control": "no-store"}
+    own = {
+        name: value
+        for name, value in problem.headers.items()
+        if name not in ("Retry-After", ORIGINAL)
+    }
+    return {**own, **headers_of(request, problem), **link, "Cache-Control": "no-store"}
 
 
 def _policy_url() -> str | None:
@@ -116,21 +84,6 @@ def _policy_url() -> str | None:
         return None
 
 
-def _of_retry(problem: Problem, profile: Profile) -> dict[str, str]:
-    """Return the headers that say whether the same request makes sense again."""
-    again = problem.retry_in is not None
-    found: dict[str, str] = {}
-    for name in profile.retry_headers:
-        match name:
-            case "Retry-After":
-                found |= {name: problem.headers[name]} if again else {}
-            case "Transient-Error":
-                found |= {name: "true"} if again else {}
-            case _:
-                found[name] = "true" if again else "false"
-    return found
-
-
 def note_problem(request: HttpRequest, problem: Problem) -> None:
     """Note on a request that its response is a problem, and on the problem what it says about the
     request's operation.
@@ -144,20 +97,15 @@ def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
     """Return the response to a request that met a problem."""
     profile = spoken_to(request).profile
     note_problem(request, problem)
-    code = status_of(problem, profile)
+    status = profile.status_of(problem)
     about = headers(problem, request)
-    if profile.errors == "page":
+    if profile.pages:
         about["Vary"] = "Accept"
-        page = wing("forms").page_of(problem, request, code)
-        if page is not None:
-            return StoredResponse(page, status=code, headers=about)
+    body = body_of(problem, profile, request)
+    if isinstance(body, str):
+        return StoredResponse(body, status=status, headers=about)
     return StoredResponse(
-        json.dumps(document(problem, profile, request)),
-        status=code,
-        content_type="application/problem+json"
-        if profile.errors in DOCUMENTS
-        else "application/json",
-        headers=about,
+        json.dumps(body), status=status, content_type=profile.error_type, headers=about
     )
 
 
@@ -171,7 +119,7 @@ async def aproblem_response(problem: Problem, request: HttpRequest) -> HttpRespo
         problem,
         request,
         close=connections.close_all,
-        when=spoken_to(request).profile.errors == "page",
+        when=spoken_to(request).profile.pages,
     )
 
 

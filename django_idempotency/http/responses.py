@@ -34,8 +34,8 @@ from django.utils.module_loading import import_string
 from django.utils.translation import get_language
 
 from ..core.conclusions import WorkResult
+from ..core.dialects import Default
 from ..core.policy import Policy, Resolved
-from ..core.profiles import DEFAULT
 from ..core.records import CANCELLATIONS, HELD, MISSING, REASON, TRACE, UNDONE, Missing, Outcome
 from ..core.statuses import HeaderStatus
 from ..errors import (
@@ -46,7 +46,6 @@ from ..errors import (
     RecordUnreadable,
     ResponseNotStored,
 )
-from ..runtime.wings import wing
 from .bodies import is_json
 from .exchange import DEGRADED, HEADER, ORIGINAL, REPLAYED, Spoken, noted_of, set_headers
 
@@ -103,7 +102,7 @@ OF_BYTES = frozenset(
     }
 )
 
-_DEFAULT = Spoken(DEFAULT)
+_DEFAULT = Spoken(Default())
 
 logger = logging.getLogger("django_idempotency")
 
@@ -140,7 +139,7 @@ def capture(response: Any, policy: Resolved, limit: int) -> Outcome:
         body = plain
     if body is not MISSING and len(body) > limit:
         body = MISSING
-    ours = policy.profile.headers
+    ours = policy.profile.own_headers
     keeps = _keeping(policy)
     headers = [
         (name, value)
@@ -323,11 +322,11 @@ def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") 
         )
     headers = dict(outcome.headers)
     try:
-        status_code = dict(spoken.profile.replays_as).get(outcome.status, outcome.status)
+        status_code = spoken.profile.replays_as.get(outcome.status, outcome.status)
         reason = headers.pop(REASON, None)
         headers.pop(TRACE, None)
         member = spoken.profile.marker_member
-        body = outcome.body if member is None else wing("dialects").marked(outcome, member)
+        body = outcome.body if member is None else marked(outcome, member)
         response = StoredResponse(
             body, status=status_code, reason=reason if status_code == outcome.status else None
         )
@@ -342,6 +341,29 @@ def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") 
         HeaderStatus.REPLAYED, response.headers, spoken, response.status_code, original=original
     )
     return response
+
+
+def marked(outcome: Outcome, member: str) -> bytes:
+    """Return a stored body that says so in a member of its JSON object, and is the same otherwise;
+    any other as it is.
+    """
+    body = outcome.body
+    assert isinstance(body, bytes), "it is rebuilt"
+    named = {name.lower(): value for name, value in outcome.headers}
+    content_type = named.get("content-type", "").partition(";")[0].strip().lower()
+    if "content-encoding" in named or not is_json(content_type):
+        return body
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):  # of a body that is nested too deep to be read
+        return body
+    if not isinstance(found, dict):
+        return body
+    if member in found:  # as the first response says it
+        return json.dumps({**found, member: True}).encode()
+    comma = ", " if found else ""
+    # Numbers stay as they are spelled.
+    return b"%b%b}" % (body.rstrip()[:-1], f"{comma}{json.dumps(member)}: true".encode())
 
 
 def describe_bytes(response: HttpResponse, outcome: Outcome) -> None:

@@ -40,7 +40,7 @@ def policy_at(entry: Any, fields: Any) -> tuple[Pattern, Policy]:
             f"{entry!r} has no dict of the fields of a policy, such as {{'required': True}}"
         )
     policy = Policy(**{name: conf.by_path(name, value) for name, value in fields.items()})
-    profile = conf.profile_of(policy.profile, conf.project_settings())
+    profile = conf.profile_of(policy.profile)
     if profile.carrier == "body":
         raise ValueError(
             f"{entry!r} has the profile {profile.name!r}, and the middleware looks for no "

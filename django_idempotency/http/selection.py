@@ -37,7 +37,7 @@ from .bodies import (
     require_bounded,
 )
 from .issued_keys import require_bound
-from .plan import formatted, plain_key
+from .plan import formatted
 from .unguarded import KEYLESS, NO_KEY, leave_unguarded
 
 #: JSON longer than this (bytes) is not selected from.
@@ -107,12 +107,13 @@ def _selector(expression: str | Callable[[Any], Any]) -> Selector:
 def key_in_body(document: Document, policy: Resolved) -> str | None:
     """Return the key in a member of the body, as the profile has it, or `None` without one.
 
-    Raises `KeyMissing` if a key is required, and what `plain_key()` and `formatted()` raise.
+    Raises `KeyMissing` if a key is required, and what `read_key()` and `formatted()` raise.
     """
     body = document["body"]
     found = body.get(policy.profile.field) if isinstance(body, Mapping) else None
-    if found is not None:
-        return formatted(plain_key(found, policy.profile), policy)
+    key = policy.profile.read_key(found, document.http.META)
+    if key is not None:
+        return formatted(key, policy)
     if policy.required is True:
         raise KeyMissing(_UNREADABLE if document.unreadable else "")
     if policy.required == WARN:

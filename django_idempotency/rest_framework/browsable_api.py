@@ -25,7 +25,7 @@ class IdempotentBrowsableAPIRenderer(BrowsableAPIRenderer):
         context: dict[str, Any] = super().get_context(*args, **kwargs)
         policy = getattr(context["view"], "idempotency", None)
         policy = policy if isinstance(policy, Policy) else Policy()
-        profile = conf.profile_of(policy.profile, conf.project_settings())
+        profile = conf.profile_of(policy.profile)
         key_format = conf.field(policy, "key_format")
         version = 7 if key_format == UUID7 else 4
         # The script makes a key itself, and sends it bare in a header, and nothing with it.

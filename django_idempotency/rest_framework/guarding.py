@@ -33,14 +33,14 @@ from ..core.records import Guarantee
 from ..core.statuses import HeaderStatus
 from ..engine.bracket import finished as ended
 from ..errors import ConfigurationError, OperationUnknown, Problem
-from ..http.admission import admit, compile_expressions
+from ..http.admission import admit, asking, compile_expressions
 from ..http.atomic_requests import leave_atomic_requests
 from ..http.bodies import keep
 from ..http.call import Call
 from ..http.exchange import call_on, note, stamp, without_key
 from ..http.kinds import kind_of
 from ..http.markers import MARK, UNMARKED, names_used
-from ..http.plan import ANY_POLICY, asking, may_refuse, plan_of
+from ..http.plan import ANY_POLICY, may_refuse, plan_of
 from ..http.problems import headers, note_problem, problem_response
 from ..http.responses import render
 from ..http.run import conclude

@@ -12,9 +12,7 @@ from rest_framework.exceptions import APIException
 from rest_framework.views import exception_handler
 
 from ..errors import Problem
-from ..http import problems
 from ..http.exchange import spoken_to
-from ..http.problems import detail
 
 
 class IdempotencyException(APIException):
@@ -22,8 +20,8 @@ class IdempotencyException(APIException):
 
     def __init__(self, problem: Problem, request: HttpRequest) -> None:
         self.problem = problem
-        self.status_code = problems.status_of(problem, spoken_to(request).profile)
-        super().__init__(detail(problem), problem.code)
+        self.status_code = spoken_to(request).profile.status_of(problem)
+        super().__init__(problem.detail, problem.code)
 
 
 def has_own_handler(view: Any) -> bool:

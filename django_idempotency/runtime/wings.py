@@ -98,10 +98,8 @@ setting_changed.connect(_forget)
 
 #: What asks for a wing, in words, and the wing's module.
 WINGS = {
-    "forms": ('profile="form"', "django_idempotency.contrib.forms.pages"),
     "kept_exceptions": ("keep_exceptions", "django_idempotency.contrib.kept_exceptions.storing"),
     "monitoring": ("--format textfile", "django_idempotency.contrib.monitoring.textfile"),
-    "dialects": ("profile=…", "django_idempotency.contrib.dialects.wire"),
 }
 
 

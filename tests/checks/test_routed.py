@@ -42,7 +42,10 @@ def checked(
         ({"name:pay:plain": {"ttl": -5}}, "ttl is"),
         ({"name:pay:plain": {"scope": "no.such.function"}}, "No module named 'no'"),
         ({"name:pay:plain": {"key": "body.["}}, "body.["),
-        ({"name:pay:plain": {"profile": "square"}}, "the middleware looks for no key in a body"),
+        (
+            {"name:pay:plain": {"profile": "django_idempotency.contrib.dialects.Square"}},
+            "the middleware looks for no key in a body",
+        ),
     ],
 )
 def test_an_entry_that_cannot_be_read(settings: Settings, routes: Any, says: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,9 +14,10 @@ from pytest_django import Settings
 
 from django_idempotency import conf
 from django_idempotency.checks.settings import check_environment, check_scope, check_settings
-from django_idempotency.contrib.dialects import PROFILES
 from django_idempotency.contrib.limits import Suspect
+from django_idempotency.core.dialects import Draft
 from django_idempotency.testing import override_idempotency
+from tests.support.dialects import DIALECTS, changed
 
 from .conftest import Configure, hints, said
 
@@ -139,8 +139,8 @@ MALFORMED = [
     ("HEADER", "Authorization", "E003", "that HTTP itself does not use"),  # would store a secret
     ("HEADER", "content-type", "E003", "that HTTP itself does not use"),  # no HTTP_… in WSGI
     ("PROFILE", "strpe", "E003", '"stripe"'),
-    ("PROFILE", "shop.profiles.OURS", "E004", '"PROFILE": '),
-    ("PROFILE", {"field": "X-Key"}, "E003", "or a Profile"),
+    ("PROFILE", "shop.dialects.Ours", "E004", '"PROFILE": '),
+    ("PROFILE", {"field": "X-Key"}, "E003", "or a Dialect"),
     ("REQUEST_ID_HEADER", "X Request", "E003", "None, or the name of a header"),
     # A session's id would be stored.
     (
@@ -404,12 +404,12 @@ def test_the_cache_of_facts(configure: Configure) -> None:
 
 def test_a_profile_and_the_other_settings(configure: Configure) -> None:
     """E087 names the contradiction, W087 a header that nothing reads."""
-    configure(PROFILE="repeatability", TTL=3600)
+    configure(PROFILE=DIALECTS["repeatability"], TTL=3600)
     assert "make ttl (3600) at least" in said(check_settings())["E087"]
-    configure(PROFILE="aip155", KEY_FORMAT="uuid7")
+    configure(PROFILE=DIALECTS["aip155"], KEY_FORMAT="uuid7")
     assert "E087" in hints(check_settings())
-    configure(PROFILE="paypal", HEADER="X-Key")
-    assert 'PROFILES["paypal"]' in hints(check_settings())["W087"]
+    configure(PROFILE=DIALECTS["paypal"], HEADER="X-Key")
+    assert "make a subclass with another field" in hints(check_settings())["W087"]
 
 
 #: Valid settings, one line for each thing that may be typed.
@@ -449,8 +449,8 @@ WELL_FORMED: list[dict[str, Any]] = [
     },
     {"METHODS": {"POST"}, "MAX_BODY": 0, "BUFFER_STREAM": True},
     {"PROFILE": "stripe"},
-    {"PROFILE": replace(PROFILES["ietf"], max_length=64)},
-    {"PROFILE": "django_idempotency.contrib.dialects.SQUARE"},
+    {"PROFILE": changed(Draft, max_length=64)},
+    {"PROFILE": "django_idempotency.contrib.dialects.Square"},
     {"PROFILE": "default", "HEADER": "X-Key"},
     {"KEY": "[user, body.order_id]", "FINGERPRINT": "body.amount"},
     {"KEY": "tests.checks.backends.not_a_store", "FINGERPRINT": 'headers."content-digest"'},

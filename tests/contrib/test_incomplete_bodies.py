@@ -16,6 +16,7 @@ from django.urls import include, path
 from django.views.decorators.csrf import csrf_exempt
 
 from django_idempotency import Policy, idempotent
+from django_idempotency.contrib import forms
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
 
@@ -120,7 +121,7 @@ class Adrf(IdempotentViewMixin, AsyncAPIView):
 
 
 @csrf_exempt
-@idempotent(profile="form", required=True)
+@idempotent(profile=forms.Form(), required=True)
 def form(request: HttpRequest) -> HttpResponse:
     write()
     return HttpResponse("Done")

@@ -13,7 +13,7 @@ from django.test import override_settings
 from django_idempotency import idempotent_function
 from django_idempotency.checks.routes import E030
 from django_idempotency.checks.settings import check_settings
-from django_idempotency.contrib.dialects import PROFILES
+from django_idempotency.core.dialects import Dialect
 from django_idempotency.core.policy import (
     CONTRADICTIONS,
     FIELDS,
@@ -22,10 +22,10 @@ from django_idempotency.core.policy import (
     Policy,
     async_contradiction,
 )
-from django_idempotency.core.profiles import COMPULSORY
 from django_idempotency.core.records import MISSING
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.http.plan import plan_of, resolve_policy
+from tests.support.dialects import DIALECTS
 
 from .test_policy import FIELDS as VALUES
 
@@ -77,7 +77,8 @@ DECISIONS = {
 }
 NAMES = list(FIELDS)
 #: Values that show a contradiction, beside those of `test_policy`.
-MORE: dict[str, list[Any]] = {"lease": [86400], "longest_run": [20], "profile": sorted(COMPULSORY)}
+COMPULSORY = [each for each in DIALECTS.values() if each.requires_key]
+MORE: dict[str, list[Any]] = {"lease": [86400], "longest_run": [20], "profile": COMPULSORY}
 
 
 def pairs(decision: str) -> Iterator[Any]:
@@ -144,7 +145,7 @@ def test_a_pair_of_which_each_has_its_effect(
 
 @pytest.mark.parametrize(("one", "other"), [*pairs("p")])
 def test_a_pair_that_the_profile_decides(one: str, other: str) -> None:
-    """With some profile of those that are shipped the plan is refused; `test_profile` has what it
+    """With some profile of those that are shipped the plan is refused; `test_dialect` has what it
     says.
     """
     narrow = {
@@ -156,7 +157,7 @@ def test_a_pair_that_the_profile_decides(one: str, other: str) -> None:
     value: Any = {"anonymous": "shared", "ttl": 60, "key": "body.id", "key_format": "uuid7"}[other]
     Policy(**{other: value})
     with pytest.raises(ConfigurationError, match="profile"):
-        resolve_policy(Policy(**{one: PROFILES[narrow], other: value}))
+        resolve_policy(Policy(**{one: DIALECTS[narrow], other: value}))
 
 
 # ---------------------------------------------------------------------------- in two places, or one
@@ -175,7 +176,7 @@ CLASHES: dict[tuple[str, str, str], tuple[Any, Any, Any]] = {
     ("wait", "on_busy", "reject"): (5, "reject", "wait"),
     ("max_body", "store_body", "False"): (1024, False, True),
     ("buffer_stream", "store_body", "False"): (True, False, True),
-    ("profile", "required", "False"): ("acp", False, True),
+    ("profile", "required", "False"): (DIALECTS["acp"], False, True),
     ("lease", "ttl", "30"): (30, 30, 86400),
     ("lease", "longest_run", "30"): (30, 30, 60),
     ("key", "anonymous", "shared"): ("body.id", "shared", "refuse"),
@@ -251,22 +252,22 @@ def test_a_default_of_the_project(row: Contradiction, value: Any, clash: Any, fi
     assert bool(said) is not (row.as_default or clash != FIELDS[row.other].default)
 
 
-@pytest.mark.parametrize("name", sorted(COMPULSORY))
-def test_an_api_that_demands_keys(name: str) -> None:
+@pytest.mark.parametrize("profile", COMPULSORY, ids=repr)
+def test_an_api_that_demands_keys(profile: Dialect) -> None:
     """Its profile stands beside required=True, in a policy or in the settings; "warn" is on the way
     there, and is heard.
     """
     with pytest.raises(ValueError, match="Type required=True, too"):
-        Policy(profile=name)
+        Policy(profile=profile)
     with pytest.raises(ValueError, match="Type required=True, too"):
-        Policy(profile=PROFILES[name], required=False)
-    Policy(profile=name, required="warn")
+        Policy(profile=type(profile), required=False)
+    Policy(profile=profile, required="warn")
     with as_settings(required=True):
-        plan_of(Policy(profile=name)).compile()
-    with as_settings(profile=name):
+        plan_of(Policy(profile=profile)).compile()
+    with as_settings(profile=profile):
         assert "Type required=True, too" in "".join(each.msg for each in check_settings())
         plan_of(Policy(required=False)).compile()  # this route says otherwise, and it says so
-    with as_settings(profile=name, required=True):
+    with as_settings(profile=profile, required=True):
         assert check_settings() == []
 
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from django_idempotency.contrib.dialects import PROFILES
 from django_idempotency.contrib.limits import FreshKeys, Suspect
 from django_idempotency.contrib.observe import OBSERVE
+from django_idempotency.core.dialects import Draft
 from django_idempotency.core.extensions import Extension
 from django_idempotency.core.policy import FIELDS as DECLARED
 from django_idempotency.core.policy import Policy, seconds
 from django_idempotency.core.records import MISSING, Guarantee
+from tests.support.dialects import DIALECTS
 
 from ..support.naming import shown
 
@@ -161,7 +162,11 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
         ],
         "a list of unsafe methods",
     ),
-    "profile": (["default", "stripe", PROFILES["ietf"]], ["", "Stripe", None, 5], '"stripe", '),
+    "profile": (
+        ["default", "stripe", DIALECTS["draft"], Draft],
+        ["", "Stripe", "paypal", None, 5, int],
+        '"stripe", ',
+    ),
 }
 
 

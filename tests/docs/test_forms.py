@@ -18,7 +18,7 @@ from django.test import Client
 from django.urls import include, path
 from pytest_django import Settings
 
-from django_idempotency import idempotent_form
+from django_idempotency.contrib.forms import idempotent_form
 from testproject.payments.models import Effect
 
 from .pages import DOCS, blocks

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import fields
 from http import HTTPStatus
 from importlib import import_module
 from typing import Any
@@ -12,9 +11,9 @@ from typing import Any
 import pytest
 from django.core.management import get_commands, load_command_class
 
-from django_idempotency.contrib.dialects import PROFILES
-from django_idempotency.core.profiles import Profile
+from django_idempotency.core.dialects import FACTS
 from django_idempotency.errors import IdempotencyError
+from tests.support.dialects import SHIPPED
 
 from ..checks.test_catalogue import KINDS
 from .pages import DOCS, pages, text
@@ -97,13 +96,12 @@ def test_every_refusal(generated: Any) -> None:
     assert ends["429"] == ["free"] * 5
 
 
-def test_every_profile(generated: Any) -> None:
-    """Each table has every profile, and the last one every field."""
+def test_every_dialect(generated: Any) -> None:
+    """Each table has every dialect that is shipped, and the last one every fact."""
     for table in ("names", "statuses", "memory"):
-        assert re.findall(r"^\| `([\w]+)` \|", generated.TABLES[table](), re.MULTILINE) == list(
-            PROFILES
-        )
-    assert generated.TABLES["attributes"]().count("\n") == 1 + len(fields(Profile))
+        found = re.findall(r'^\| `"?(\w+)(?:"|\(\))` \|', generated.TABLES[table](), re.MULTILINE)
+        assert [each.lower() for each in found] == [each.name for each in SHIPPED]
+    assert generated.TABLES["attributes"]().count("\n") == 1 + len(FACTS)
 
 
 def test_every_table_has_its_place(generated: Any) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from django.http import HttpRequest
 from django.test import override_settings
 
 from django_idempotency import errors
 from django_idempotency.contrib.publishing.schema import example_of
-from django_idempotency.core.profiles import DEFAULT
+from django_idempotency.core.dialects import Default
 from django_idempotency.core.standings import OperationState
 from django_idempotency.errors import IdempotencyError, Problem
-from django_idempotency.http.problems import document, headers, note_problem
+from django_idempotency.http.problems import body_of, headers, note_problem
 
 from .pages import DOCS, anchors, blocks, checked, code, table, text
 
@@ -30,6 +31,11 @@ def declared(base: type[IdempotencyError]) -> Iterator[type[IdempotencyError]]:
             and error.__module__ == errors.__name__
         ):
             yield error
+
+
+def document(problem: Problem) -> dict[str, Any]:
+    body: Any = body_of(problem, Default(), None)
+    return dict(body)
 
 
 def problems() -> dict[str, type[Problem]]:
@@ -93,7 +99,7 @@ def test_the_example() -> None:
     head, _, body = block.partition("\n\n")
     shown = dict(line.split(": ", 1) for line in head.splitlines()[1:])
     problem = example_of(errors.RequestMismatch)
-    assert json.loads(body) == {**document(problem, DEFAULT, None), "operation_state": "completed"}
+    assert json.loads(body) == {**document(problem), "operation_state": "completed"}
     request = HttpRequest()
     note_problem(request, problem)
     assert shown == {**headers(problem, request), "Content-Type": "application/problem+json"}
@@ -107,7 +113,7 @@ def test_what_the_tutorial_prints() -> None:
         if line.startswith('{"type"')
     ]
     missing, mismatch, running = (
-        document(example_of(error), DEFAULT, None)
+        document(example_of(error))
         for error in (errors.KeyMissing, errors.RequestMismatch, errors.InProgress)
     )
     assert shown == [missing, {**mismatch, "operation_state": "completed"}, running]
@@ -117,4 +123,4 @@ def test_what_the_tutorial_prints() -> None:
 def test_the_example_of_a_page() -> None:
     """With the setting that the page shows, the type is the one that the page shows."""
     assert '{"PROBLEM_DOCS": "https://api.example.com/docs/problems/"}' in text(PAGE)
-    assert f"`{document(errors.RequestMismatch(), DEFAULT, None)['type']}`" in text(PAGE)
+    assert f"`{document(errors.RequestMismatch())['type']}`" in text(PAGE)

@@ -582,5 +582,5 @@ def test_an_async_view_under_atomic_requests(
 
 def test_a_key_in_the_body_is_only_asked_for(settings: Any) -> None:
     """The middleware looks for none there, and warns of none."""
-    settings.IDEMPOTENCY = {"PROFILE": "form", "REQUIRED": "warn"}
+    settings.IDEMPOTENCY = {"PROFILE": "django_idempotency.contrib.forms.Form", "REQUIRED": "warn"}
     assert Client().post("/awaited/").status_code == 201

@@ -22,8 +22,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import idempotent
-from django_idempotency.contrib.dialects import PROFILES
-from django_idempotency.core.profiles import COMPULSORY
+from tests.support.dialects import DIALECTS
 
 from .views import work
 
@@ -139,15 +138,15 @@ def noting(view: Callable[..., Any]) -> Callable[..., Any]:
 
 
 #: The profiles whose APIs take a request without a key.
-OPTIONAL = [name for name in PROFILES if name not in COMPULSORY]
+OPTIONAL = [name for name, each in DIALECTS.items() if not each.requires_key]
 urlpatterns = [
     path(f"{name}/", view if name == "rest" else noting(view)) for name, view in VIEWS.items()
 ]
-for _profile in PROFILES.values():
+for _profile in DIALECTS.values():
     urlpatterns += [
         path(
             f"{_profile.name}/{name}/",
-            idempotent(profile=_profile.name, scope=lambda _: "all")(noting(view)),
+            idempotent(profile=_profile, scope=lambda _: "all")(noting(view)),
         )
         for name, view in VIEWS.items()
         if name != "rest" and _profile.name in OPTIONAL
@@ -156,7 +155,7 @@ for _profile in PROFILES.values():
     urlpatterns.append(
         path(
             f"required/{_profile.name}/unread/",
-            idempotent(profile=_profile.name, required=True)(noting(unread)),
+            idempotent(profile=_profile, required=True)(noting(unread)),
         )
     )
 
@@ -260,7 +259,9 @@ def differences(profile: str, user: User | None, **fields: Any) -> dict[Any, Any
     with override_settings(MIDDLEWARE=BARE, IDEMPOTENCY={}):
         expected = dict(responses(speaking_for(user)))
     assert {answer[0] for answer in expected.values()} >= {200, 400, 403, 404, 500}
-    with override_settings(MIDDLEWARE=[*BARE, OURS], IDEMPOTENCY={"PROFILE": profile, **fields}):
+    with override_settings(
+        MIDDLEWARE=[*BARE, OURS], IDEMPOTENCY={"PROFILE": DIALECTS[profile], **fields}
+    ):
         return {
             kind.view: (expected[kind], answer)
             for kind, answer in responses(speaking_for(user))
@@ -269,7 +270,7 @@ def differences(profile: str, user: User | None, **fields: Any) -> dict[Any, Any
 
 
 @pytest.mark.parametrize("anonymous", [True, False], ids=["anonymous", "user"])
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", DIALECTS)
 def test_under_the_middleware(profile: str, anonymous: bool, user: User) -> None:
     """Status, bytes, headers, what is read of a body, and queries are those of a project without
     the middleware.
@@ -278,7 +279,7 @@ def test_under_the_middleware(profile: str, anonymous: bool, user: User) -> None
     assert differences(profile, None if anonymous else user) == {}
 
 
-@pytest.mark.parametrize("profile", [each for each in OPTIONAL if PROFILES[each].carrier != "body"])
+@pytest.mark.parametrize("profile", [each for each in OPTIONAL if DIALECTS[each].carrier != "body"])
 def test_under_a_decorator(profile: str) -> None:
     """The same holds for a guarded view, unless its key may be in the body."""
     client = Client(raise_request_exception=False)
@@ -295,7 +296,7 @@ def test_under_a_decorator(profile: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "profile", [name for name, profile in PROFILES.items() if profile.carrier == "body"]
+    "profile", [name for name, profile in DIALECTS.items() if profile.carrier == "body"]
 )
 def test_a_key_that_may_be_in_the_body(profile: str) -> None:
     """A view that is guarded so reads forms and JSON, and nothing else: first who it is, then the

@@ -17,6 +17,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import Policy, idempotent
+from django_idempotency.contrib.dialects import PayPal
 from django_idempotency.contrib.publishing.policies import published
 from django_idempotency.errors import ConfigurationError, ReplayRefused
 from django_idempotency.http.responses import render
@@ -55,7 +56,7 @@ def posted(key: str = "k") -> HttpRequest:
 
 
 def terms(on_replay: Any, **given: Any) -> dict[str, Any]:
-    return {"profile": "paypal", "scope": lambda request: "client", "on_replay": on_replay, **given}
+    return {"profile": PayPal(), "scope": lambda request: "client", "on_replay": on_replay, **given}
 
 
 def plain(on_replay: Any, **given: Any) -> Send:
@@ -156,7 +157,7 @@ def test_the_client_may_have_lost_its_access() -> None:
 
 def test_it_is_published() -> None:
     """Clients are told that a replay may differ from the first response, and how."""
-    assert published(Policy(profile="paypal", on_replay=as_it_is_now))["replays"] == {
+    assert published(Policy(profile=PayPal(), on_replay=as_it_is_now))["replays"] == {
         "marker": {"name": "Idempotent-Replayed", "value": "true"},
         "statuses": {"201": 200},
         "body": "current",

@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
 from django_idempotency import Policy, idempotent
-from django_idempotency.core.profiles import Profile
+from django_idempotency.core.dialects import Dialect
 from django_idempotency.http import plan
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.memory import MemoryStore
@@ -96,13 +96,14 @@ def counted(settings: Any) -> Counted:
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the headers that were parsed."""
-    parse, seen = plan.parse_key, list[str]()
+    read, seen = Dialect.read_key, list[str]()
 
-    def noting(sent: str, profile: Profile) -> str:
-        seen.append(sent)
-        return parse(sent, profile)
+    def noting(self: Dialect, sent: Any, meta: Any) -> str | None:
+        if sent is not None:
+            seen.append(sent)
+        return read(self, sent, meta)
 
-    monkeypatch.setattr(plan, "parse_key", noting)
+    monkeypatch.setattr(Dialect, "read_key", noting)
     return seen
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from django.urls import path
 
 from django_idempotency import Policy, idempotent, idempotent_function
 from django_idempotency.contrib.act_by_key.views import IdempotencyKeyView
-from django_idempotency.core.profiles import DEFAULT
+from django_idempotency.core.dialects import Dialect
 from django_idempotency.errors import KeyExpired
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.testing.clock import elapse
@@ -27,9 +26,13 @@ from .conftest import KEY, effects
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
-PER_ENDPOINT = replace(
-    DEFAULT, name="per endpoint", keys_per="endpoint", spelling="opaque", marker_member="replayed"
-)
+
+class PerEndpoint(Dialect):
+    keys_per = "endpoint"
+    spelling = "opaque"
+    marker_member = "replayed"
+
+
 DAY = 86400
 derived: list[str] = []
 
@@ -47,8 +50,8 @@ urlpatterns = [
     path("seen/", idempotent(ttl=DAY, seen_for=7 * DAY)(charge)),
     path("seen/before/", idempotent(ttl=DAY)(charge)),
     path("forget/", idempotent(on_failure="forget")(charge)),
-    path("per/<int:pk>/", idempotent(profile=PER_ENDPOINT)(charge)),
-    path("keys/<path:key>", IdempotencyKeyView.as_view(policy=Policy(profile=PER_ENDPOINT))),
+    path("per/<int:pk>/", idempotent(profile=PerEndpoint())(charge)),
+    path("keys/<path:key>", IdempotencyKeyView.as_view(policy=Policy(profile=PerEndpoint()))),
 ]
 
 Send = Callable[..., Any]

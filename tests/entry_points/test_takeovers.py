@@ -27,6 +27,7 @@ from rest_framework.views import APIView
 
 from django_idempotency import Policy, idempotent
 from django_idempotency.contrib.act_by_key.views import IdempotencyKeyView
+from django_idempotency.contrib.dialects import PayPal
 from django_idempotency.core.interventions import released
 from django_idempotency.core.records import Status
 from django_idempotency.errors import ConfigurationError
@@ -165,7 +166,7 @@ urlpatterns = [
         "mine/",
         idempotent(guarantee="lease", on_takeover=hook, authorize_replay=lambda *_: False)(plain),
     ),
-    path("paypal/", idempotent(guarantee="lease", on_takeover=hook, profile="paypal")(plain)),
+    path("paypal/", idempotent(guarantee="lease", on_takeover=hook, profile=PayPal())(plain)),
     path("atomic/", idempotent(on_takeover=hook)(plain)),
     path("nothing/", idempotent(guarantee="lease")(plain)),
     path("", ninja.urls),

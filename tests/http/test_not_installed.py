@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from pytest_django import Settings
 from rest_framework.views import APIView
 
-from django_idempotency import idempotent, idempotent_form
+from django_idempotency import idempotent
 from django_idempotency.middleware import IdempotencyMiddleware
 from django_idempotency.rest_framework import IdempotentViewMixin
 
@@ -21,10 +21,9 @@ from django_idempotency.rest_framework import IdempotentViewMixin
         lambda: type("Charges", (IdempotentViewMixin, APIView), {}),
         lambda: idempotent()(print),
         lambda: idempotent(print),
-        lambda: idempotent_form(print),
         lambda: IdempotencyMiddleware(print),
     ],
-    ids=["mixin", "decorator", "without parentheses", "form", "middleware"],
+    ids=["mixin", "decorator", "without parentheses", "middleware"],
 )
 def test_a_forgotten_app(use: Callable[[], Any], settings: Settings) -> None:
     """Importing the views, or starting the server, says what to type."""

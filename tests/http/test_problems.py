@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from typing import Any
 
 import pytest
 from django.http import HttpRequest
 from django.test import override_settings
 
 from django_idempotency import errors
-from django_idempotency.core.profiles import DEFAULT
+from django_idempotency.core.dialects import Default, Dialect
 from django_idempotency.core.standings import OperationState
 from django_idempotency.errors import Problem
-from django_idempotency.http.problems import problem_response, status_of
+from django_idempotency.http.problems import problem_response
 from django_idempotency.instrumentation.outcomes import OUTCOMES
 
 PROBLEMS: dict[type[Problem], tuple[int, str]] = {
@@ -73,8 +71,7 @@ def test_a_problem_says_everything_about_itself(kind: type[Problem]) -> None:
     assert (kind.status, kind.code) == PROBLEMS[kind]
     assert kind.title
     assert (kind.__doc__ or "").strip()
-    assert status_of(kind, DEFAULT) == kind.status
-    assert kind.status_field is None or hasattr(DEFAULT, kind.status_field)
+    assert Default().status_of(kind) == Default().status_of(kind()) == kind.status
     assert kind.has_status in (True, False)
     assert kind.operation_state in {None, *(state.value for state in OperationState)}
     assert kind.outcome in OUTCOMES
@@ -87,7 +84,6 @@ def test_a_code_says_one_thing() -> None:
     for kind in PROBLEMS:
         about = (
             kind.status,
-            kind.status_field,
             kind.has_status,
             kind.operation_state,
             kind.outcome,
@@ -124,25 +120,19 @@ def test_what_metrics_count() -> None:
     assert {kind.code: kind.outcome for kind in PROBLEMS if kind.outcome != "refused"} == COUNTED
 
 
-#: Kind → the field of a profile that names its status. A subclass inherits it.
-STATUS_FIELDS: dict[type[Problem], str] = {
-    errors.KeyMissing: "missing_status",
-    errors.KeyMalformed: "invalid_status",
-    errors.RequestMismatch: "mismatch_status",
-    errors.InProgress: "running_status",
-    errors.KeyExpired: "late_status",
-    errors.KeyAhead: "late_status",
-    errors.KeyUnsupported: "unsupported_status",
-}
-
-
 @pytest.mark.parametrize("kind", PROBLEMS)
-def test_a_profile_names_the_status_of_some(kind: type[Problem]) -> None:
-    """The others have their own in each profile."""
-    field = next((field for base, field in STATUS_FIELDS.items() if issubclass(kind, base)), None)
-    changed: dict[str, Any] = {str(field): 418}
-    other = DEFAULT if field is None else replace(DEFAULT, **changed)
-    assert status_of(kind(), other) == (kind.status if field is None else 418)
+def test_a_dialect_names_the_status_of_some(kind: type[Problem]) -> None:
+    """That of a class counts for its subclasses; the others have their own in each dialect."""
+
+    class Ours(Dialect):
+        statuses = {errors.KeyMalformed: 418, errors.InProgress: 419}  # noqa: RUF012
+
+    expected = kind.status
+    if issubclass(kind, errors.KeyMalformed):
+        expected = 418
+    if issubclass(kind, errors.InProgress):
+        expected = 419
+    assert Ours().status_of(kind()) == Ours().status_of(kind) == expected
 
 
 @pytest.mark.parametrize(

@@ -32,11 +32,11 @@ from rest_framework.viewsets import ViewSet
 
 from django_idempotency import Policy, idempotency_exempt, idempotent
 from django_idempotency.checks.guards import GuardKind, terms
-from django_idempotency.contrib.dialects import PROFILES
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.http.exchange import HEADER
 from django_idempotency.rest_framework import IdempotentViewMixin
 from testproject.payments.models import Effect
+from tests.support.dialects import DIALECTS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -342,7 +342,7 @@ def test_a_route_that_only_observes(settings: Settings) -> None:
 @pytest.mark.parametrize(("required", "guard"), [(False, "nothing"), (True, "error")])
 def test_a_key_in_the_body(settings: Settings, required: bool, guard: str) -> None:
     """The middleware looks into no body, so it guards no view."""
-    settings.IDEMPOTENCY = {"PROFILE": "square", "REQUIRED": required}
+    settings.IDEMPOTENCY = {"PROFILE": DIALECTS["square"], "REQUIRED": required}
     found = {row["path"]: row for row in listed()}
     assert "middleware" not in {row["guard"] for row in found.values()}
     assert (found["/ninja/docs"]["guard"], found["/ninja/docs"]["why"]) == (
@@ -447,7 +447,7 @@ def test_among_the_routes_of_others(settings: Settings) -> None:
     found.append(
         path(
             "profiled/",
-            idempotent(profile=PROFILES["stripe"], on_takeover=print, guarantee="lease")(plain),
+            idempotent(profile=DIALECTS["stripe"], on_takeover=print, guarantee="lease")(plain),
         )
     )
     paths = [row["path"] for row in listed()]

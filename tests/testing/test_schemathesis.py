@@ -32,6 +32,7 @@ from django_idempotency.models import IdempotencyRecord  # noqa: E402
 from django_idempotency.testing.schemathesis import idempotency, is_well_formed  # noqa: E402
 from testproject.payments import views  # noqa: E402
 from testproject.payments.models import Effect  # noqa: E402
+from tests.support.dialects import DIALECTS  # noqa: E402
 from tests.support.factories import TokenFactory  # noqa: E402
 
 pytestmark = [
@@ -59,31 +60,31 @@ def charge(request: HttpRequest, payload: Money) -> Any:
 
 
 @api.post("/captures", response={201: Money})
-@idempotent(scope=shared, profile="paypal", on_replay=lambda request, response: response)
+@idempotent(scope=shared, profile=DIALECTS["paypal"], on_replay=lambda request, response: response)
 def capture(request: HttpRequest, payload: Money) -> Any:
     return Status(201, payload)
 
 
 @api.post("/payments")
-@idempotent(scope=shared, profile="square", required=True)
+@idempotent(scope=shared, profile=DIALECTS["square"], required=True)
 def payment(request: HttpRequest, payload: Money) -> Any:
     return {"amount": payload.amount}
 
 
 @api.post("/drafts")
-@idempotent(scope=shared, profile="ietf", fingerprint="headers")
+@idempotent(scope=shared, profile="draft", fingerprint="headers")
 def draft(request: HttpRequest, payload: Money) -> Any:
     return {"amount": payload.amount}
 
 
 @api.post("/events")
-@idempotent(scope=shared, profile="repeatability")
+@idempotent(scope=shared, profile=DIALECTS["repeatability"])
 def event(request: HttpRequest, payload: Money) -> Any:
     return {"amount": payload.amount}
 
 
 @api.post("/tables")
-@idempotent(scope=shared, profile="iceberg", key_format="uuid7", max_body=5)
+@idempotent(scope=shared, profile=DIALECTS["iceberg"], key_format="uuid7", max_body=5)
 def table(request: HttpRequest, payload: Money) -> Any:
     return {"amount": payload.amount}
 
@@ -247,14 +248,14 @@ LIARS: dict[str, tuple[Callable[[HttpRequest], Any], Policy, dict[str, Any], str
         "a request without the required key gets 201",
     ),
     "it is another header": (
-        paying(profile="paypal"),
+        paying(profile=DIALECTS["paypal"]),
         Policy(scope=shared),
         {},
         "a retry of 201 is not a replay",
     ),
     "longer keys are taken": (
         paying(),
-        Policy(scope=shared, profile="adyen"),
+        Policy(scope=shared, profile=DIALECTS["adyen"]),
         {},
         "a malformed key gets 201",
     ),
@@ -345,16 +346,16 @@ def test_each_generated_request_has_a_key_of_its_own(address: str, sent: str) ->
         (5, Policy(), False),
         ("a,b", Policy(), False),
         ("\x7f", Policy(), False),
-        ("a" * 65, Policy(profile="adyen"), False),
-        ("a", Policy(profile="ietf"), False),
-        ('"a"', Policy(profile="ietf"), True),
-        ('""', Policy(profile="ietf"), False),
+        ("a" * 65, Policy(profile=DIALECTS["adyen"]), False),
+        ("a", Policy(profile="draft"), False),
+        ('"a"', Policy(profile="draft"), True),
+        ('""', Policy(profile="draft"), False),
         ("a", Policy(key_format="uuid"), False),
         ("8e03978e-40d5-43e8-bc93-6894a57f9324", Policy(key_format="uuid4"), True),
         ("8e03978e-40d5-43e8-bc93-6894a57f9324", Policy(key_format="uuid7"), False),
         ("order-1", Policy(key_format="order-[0-9]+"), True),
         ("1", Policy(key_format="order-[0-9]+"), False),
-        ("a,b", Policy(profile="square"), True),
+        ("a,b", Policy(profile=DIALECTS["square"]), True),
     ],
 )
 def test_what_is_a_key(sent: Any, terms: Policy, expected: bool) -> None:

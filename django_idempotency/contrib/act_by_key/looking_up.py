@@ -10,10 +10,12 @@ from uuid import uuid4
 
 from django.http import HttpRequest
 from django.utils.encoding import escape_uri_path
+from django.utils.http import http_date
 
 from ... import conf
 from ...api import refer_to
 from ...core import rules
+from ...core.dialects import Dialect, of_endpoint
 from ...core.failures import response_of
 from ...core.hashing import record_id
 from ...core.policy import Policy, Resolved
@@ -21,11 +23,10 @@ from ...core.records import CANCELLATIONS, HELD, Guarantee, Record, Status
 from ...core.states import RecordState, state_of
 from ...errors import KeyMalformed, KeyUnknown, LostRace, ScopeRequired
 from ...http.exchange import speak
-from ...http.plan import formatted
+from ...http.plan import formatted_behind_client
 from ...runtime.registry import store_of
 from ...scopes import scope_of
 from ...stores.base import BaseStore
-from ..dialects.wire import named_key, of_client, of_endpoint
 
 
 def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[
     abandoned. Of a response there is its status only: no check that stands before its view is
     repeated here.
 
-    Raises `KeyUnknown`, `ScopeRequired`, `StoreUnavailable`, or what `formatted()` raises.
+    Raises `KeyUnknown`, `ScopeRequired`, `StoreUnavailable`, or what is wrong with the key.
     """
     terms = conf.resolve(policy)
     speak(request, terms.profile)
@@ -54,10 +55,7 @@ def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[
 
 def _key_and_scope(request: HttpRequest, user: Any, terms: Resolved, sent: str) -> tuple[str, str]:
     profile = terms.profile
-    client, _, named = sent.rpartition(" ") if profile.client_field is not None else ("", "", sent)
-    key = formatted(named_key(named, profile), terms)
-    if profile.client_field is not None:
-        key = of_client(key, client or None, profile)
+    key: str = formatted_behind_client(_named_key(sent, profile), terms)
     scope = scope_of(request, user, terms, key)
     if scope is None:
         raise ScopeRequired
@@ -69,6 +67,25 @@ def _key_and_scope(request: HttpRequest, user: Any, terms: Resolved, sent: str) 
             )
         key = of_endpoint(key, escape_uri_path(path))
     return key, scope
+
+
+def _named_key(text: str, profile: Dialect) -> str:
+    """Return the key that an address names, as the client spells it, or without its quotes.
+
+    It is read as if the client sent it now. Raises `KeyMalformed`.
+    """
+    meta: dict[str, str] = {}
+    if profile.client_field is not None:
+        client, _, text = text.rpartition(" ")
+        if client:
+            meta[conf.meta_name(profile.client_field)] = client
+    if profile.first_sent_field is not None:
+        meta[conf.meta_name(profile.first_sent_field)] = http_date()
+    if profile.spelling == "quoted" and not text.startswith('"'):
+        text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    key = profile.read_key(text, meta)
+    assert key is not None, "it is named"
+    return key
 
 
 def _state(store: BaseStore, record: Record) -> str:

@@ -16,12 +16,12 @@ from django.utils.safestring import SafeString
 
 from ... import conf
 from ...core.key_formats import ANY, ISSUED
-from ...core.policy import Policy, Resolved
-from ...decorators import FORM_FIELDS
+from ...core.policy import Resolved
 from ...errors import KeyNotIssued, ScopeRequired
-from ...http.plan import resolve_policy
+from ...http.plan import ANY_POLICY, resolve_policy
 from ...http.views import own_policy, route_of
 from ..issued_keys.issuing import Destination, issue_on, named, policy_at
+from .decorator import OF_FORMS
 
 logger = logging.getLogger("django_idempotency")
 
@@ -61,19 +61,19 @@ def _terms(request: HttpRequest, destination: Destination | None) -> Resolved:
     unknown, of `@idempotent_form`.
     """
     if destination is not None:
-        policy = policy_at(destination, Policy(), getattr(request, "urlconf", None))
+        policy = policy_at(destination, ANY_POLICY, getattr(request, "urlconf", None))
     else:
         callback = getattr(request.resolver_match, "func", None)
         policy = (
             own_policy(callback, _METHOD) if route_of(callback, _METHOD).guards_itself else None
-        ) or Policy()
-    if conf.profile_of(policy.profile, conf.project_settings()).carrier != "body":
+        ) or ANY_POLICY
+    if conf.profile_of(policy.profile).carrier != "body":
         if destination is not None:
             raise ImproperlyConfigured(
                 f"idempotency_field: the view at {destination.path} takes no key from a "
                 "form. Put @idempotent_form on it."
             )
-        policy = Policy(**FORM_FIELDS)
+        policy = OF_FORMS
     terms = resolve_policy(policy)
     if terms.key_format not in (ANY, ISSUED):
         raise ImproperlyConfigured(

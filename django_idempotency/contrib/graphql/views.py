@@ -24,13 +24,13 @@ from ...core.concurrency import in_thread
 from ...core.policy import ENFORCE, SAFE_METHODS, Policy, async_contradiction
 from ...decorators.views import leases
 from ...errors import Problem
-from ...http.admission import is_covered
+from ...http.admission import asking, is_covered
 from ...http.atomic_requests import leave_atomic_requests
 from ...http.bodies import receive, require_bounded
 from ...http.exchange import call_on, stamp, without_key
 from ...http.kinds import Reason
 from ...http.markers import MARK, Mark, mark
-from ...http.plan import asking, plan_of
+from ...http.plan import plan_of
 from ...http.problems import problem_response
 from ...http.run import arun, run
 from ...http.unguarded import areport_unguarded, leave_unguarded, report_unguarded, watched

@@ -18,6 +18,7 @@ from django.utils.decorators import classonlymethod
 from dmr import Controller
 from dmr.endpoint import Endpoint
 
+from ...core.dialects import PROBLEM_JSON
 from ...core.policy import Policy, async_contradiction
 from ...core.records import MISSING
 from ...decorators.views import leases
@@ -25,7 +26,7 @@ from ...errors import Problem
 from ...http.atomic_requests import leave_atomic_requests
 from ...http.exchange import spoken_to
 from ...http.markers import UNSAFE_HANDLERS, mark, mark_of, next_method
-from ...http.problems import DOCUMENTS, detail, headers, note_problem, status_of
+from ...http.problems import headers, note_problem
 from ...http.views import call_around
 from ..operations import OperationCall
 
@@ -76,11 +77,11 @@ class EndpointCall(OperationCall):
         the profile has it.
         """
         profile = spoken_to(self.request).profile
-        if profile.errors not in DOCUMENTS:
+        if profile.error_type != PROBLEM_JSON:
             return None
         note_problem(self.request, problem)
-        said = self._controller.format_error(detail(problem), error_type=problem.code)
-        status = HTTPStatus(status_of(problem, profile))
+        said = self._controller.format_error(problem.detail, error_type=problem.code)
+        status = HTTPStatus(profile.status_of(problem))
         about = headers(problem, self.request)
         return self._controller.to_error(said, status_code=status, headers=about)
 

@@ -14,7 +14,6 @@ from dmr.openapi.objects import Operation, Parameter, Schema
 
 from ... import conf
 from ...core.policy import Policy
-from ...http.problems import status_of
 from ..publishing.policies import problems_of, published
 from ..publishing.schema import parameters
 
@@ -42,9 +41,9 @@ def describe(
     ]
     added = parameters(known, terms, profile, lambda _, __, component: component)[len(known) :]
     specs: dict[HTTPStatus, ResponseSpec] = {}
-    possible = sorted(problems_of(policy), key=lambda problem: status_of(problem, profile))
+    possible = sorted(problems_of(policy), key=profile.status_of)
     for code, of_status in groupby(
-        possible, key=lambda problem: HTTPStatus(status_of(problem, profile))
+        possible, key=lambda problem: HTTPStatus(profile.status_of(problem))
     ):
         said = ", ".join(f"`{problem.code}`: {problem.title}" for problem in of_status)
         specs[code] = ResponseSpec(cls.error_model, status_code=code, description=said)

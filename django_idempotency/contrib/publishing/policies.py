@@ -13,12 +13,11 @@ from typing import Any
 
 from ... import conf, errors
 from ...core.conclusions import WRITTEN, WorkResult, classify_status, weighs_writes
+from ...core.dialects import Dialect
 from ...core.key_formats import ANY, ISSUED, ISSUED_PATTERN, ISSUED_SAMPLE, VERSIONS
 from ...core.policy import MIN_SHARED_KEY, Policy, Resolved
-from ...core.profiles import Profile
 from ...core.records import Guarantee
 from ...errors import Problem
-from ...http.problems import status_of
 from ..limits import FreshKeys, Suspect
 
 
@@ -49,7 +48,7 @@ def published(policy: Policy, *, varies: bool = False) -> dict[str, Any]:
         **_screening(terms),
         "remembered": _remembered(terms),
         "replays": _replays(terms),
-        "problems": {problem.code: status_of(problem, profile) for problem in problems_of(policy)},
+        "problems": {problem.code: profile.status_of(problem) for problem in problems_of(policy)},
     }
 
 
@@ -68,7 +67,7 @@ def _screening(terms: Resolved) -> dict[str, Any]:
     return found
 
 
-def _carrier(profile: Profile) -> dict[str, Any]:
+def _carrier(profile: Dialect) -> dict[str, Any]:
     """Return where the key is, and that it is in quotes there if nothing else is understood."""
     quoted = profile.carrier == "header" and profile.spelling == "quoted"
     return {
@@ -78,7 +77,7 @@ def _carrier(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _first_sent(profile: Profile) -> dict[str, Any]:
+def _first_sent(profile: Dialect) -> dict[str, Any]:
     """Return what must come with the key: when the request was first sent, and how long it may be
     repeated.
     """
@@ -176,7 +175,7 @@ def _replays(terms: Resolved) -> dict[str, Any]:
     return {
         **({"marker": {"name": profile.marker, "value": "true"}} if profile.marker else {}),
         **(
-            {"statuses": {str(first): replay for first, replay in profile.replays_as}}
+            {"statuses": {str(first): replay for first, replay in profile.replays_as.items()}}
             if profile.replays_as
             else {}
         ),
@@ -184,7 +183,7 @@ def _replays(terms: Resolved) -> dict[str, Any]:
     }
 
 
-def _is_kept(status: int, wanted: frozenset[int], profile: Profile) -> bool:
+def _is_kept(status: int, wanted: frozenset[int], profile: Dialect) -> bool:
     return (
         classify_status(status, True if status in wanted else None, profile.remembers)
         is WorkResult.KEPT

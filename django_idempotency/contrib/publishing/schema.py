@@ -13,13 +13,13 @@ from itertools import groupby
 from typing import Any
 
 from ... import conf
+from ...core.dialects import PROBLEM_JSON, Default, Dialect
 from ...core.policy import Policy
-from ...core.profiles import DEFAULT, Profile
 from ...core.standings import OperationState, standing
 from ...core.statuses import HeaderStatus
 from ...errors import RETRIES, Problem
 from ...http import exchange, problems
-from ...http.problems import DOCUMENTS, members
+from ...http.problems import members
 from .policies import problems_of, published
 
 _TEXT = {"type": "string"}
@@ -27,7 +27,7 @@ _TEXT = {"type": "string"}
 _Headers = dict[str, dict[str, Any]]
 
 
-def headers_of(profile: Profile) -> _Headers:
+def headers_of(profile: Dialect) -> _Headers:
     """Return what the headers of a view's response say, by name.
 
     Our errors carry the first one only.
@@ -123,17 +123,15 @@ def _responses(
         else response
         for code, response in known.items()
     }
-    possible = sorted(problems_of(policy), key=lambda problem: problems.status_of(problem, profile))
-    for code, of_status in groupby(
-        possible, key=lambda problem: problems.status_of(problem, profile)
-    ):
+    possible = sorted(problems_of(policy), key=profile.status_of)
+    for code, of_status in groupby(possible, key=profile.status_of):
         if str(code) not in {str(each) for each in known}:
             found[str(code)] = _refusal(list(of_status), profile, refer, documents=documents)
     return found
 
 
 def _refusal(
-    possible: list[type[Problem]], profile: Profile, refer: Refer, *, documents: bool
+    possible: list[type[Problem]], profile: Dialect, refer: Refer, *, documents: bool
 ) -> dict[str, Any]:
     response: dict[str, Any] = {
         "description": "\n".join(
@@ -141,7 +139,7 @@ def _refusal(
         ),
         "headers": _headers({exchange.HEADER: headers_of(profile)[exchange.HEADER]}, refer),
     }
-    if "Retry-After" in profile.retry_headers and any(problem.retry_after for problem in possible):
+    if any(problem.retry_after for problem in possible):
         seconds = {
             "schema": {"type": "integer", "minimum": 1},
             "description": "Seconds until a retry makes sense.",
@@ -151,20 +149,15 @@ def _refusal(
         examples = {
             problem.code: {
                 "summary": problem.title,
-                "value": problems.document(example_of(problem), profile, None),
+                "value": problems.body_of(example_of(problem), profile, None),
             }
             for problem in possible
         }
-        if profile.errors in DOCUMENTS:
+        schema: dict[str, Any] = {"type": "object"}
+        if profile.error_type == PROBLEM_JSON:
             # A copy: what drf-spectacular does to enums, it does in place.
             schema = refer("schemas", "IdempotencyProblem", deepcopy(PROBLEM))
-            response["content"] = {
-                "application/problem+json": {"schema": schema, "examples": examples}
-            }
-        else:
-            response["content"] = {
-                "application/json": {"schema": {"type": "object"}, "examples": examples}
-            }
+        response["content"] = {profile.error_type: {"schema": schema, "examples": examples}}
     return response
 
 
@@ -186,8 +179,8 @@ Refer = Callable[[str, str, dict[str, Any]], dict[str, Any]]
 
 #: The version of a UUID → one.
 _EXAMPLES = {4: "8e03978e-40d5-43e8-bc93-6894a57f9324", 7: "019a9d3c-7c00-7e8d-bc93-6894a57f9324"}
-# What `http.plan` reads, for the validators of clients and gateways. A header has no comma outside
-# quotes.
+# Dialects read this: it is for the validators of clients and gateways. A header has no comma
+# outside quotes.
 _PLAIN = "^[!-~]([ -~]*[!-~])?$"
 _BARE = r"[!-+\x2D-~]([ -+\x2D-~]*[!-+\x2D-~])?"
 _UNQUOTED = r"[!#-+\x2D-~]([ !#-+\x2D-~]*[!#-+\x2D-~])?"
@@ -199,7 +192,7 @@ _MEANING = (
 
 
 def parameters(
-    known: list[dict[str, Any]], terms: dict[str, Any], profile: Profile, refer: Refer
+    known: list[dict[str, Any]], terms: dict[str, Any], profile: Dialect, refer: Refer
 ) -> list[dict[str, Any]]:
     """Return the parameters of an operation with the key, if it is one.
 
@@ -248,7 +241,7 @@ def parameters(
     return found
 
 
-def _schema(terms: dict[str, Any], profile: Profile) -> dict[str, Any]:
+def _schema(terms: dict[str, Any], profile: Dialect) -> dict[str, Any]:
     """Return the schema of a parameter: of what is sent, which in quotes is longer than the key."""
     wanted = terms["format"]
     if profile.carrier == "query" or profile.spelling == "opaque":
@@ -303,10 +296,10 @@ def is_required(terms: dict[str, Any]) -> bool:
     return bool(terms.get("required") and not terms["derived"])
 
 
-def _prefix(profile: Profile) -> str:
+def _prefix(profile: Dialect) -> str:
     """Return what distinguishes a profile's components from those of the default one."""
     return (
-        "" if profile.name == DEFAULT.name else "".join(filter(str.isalnum, profile.name.title()))
+        "" if profile.name == Default.name else "".join(filter(str.isalnum, profile.name.title()))
     )
 
 

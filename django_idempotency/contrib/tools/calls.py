@@ -12,7 +12,6 @@ import json
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any, NamedTuple
@@ -25,22 +24,22 @@ from django.http.response import HttpResponseBase
 from ... import conf
 from ...core.canonical import TooDeep, canonical_bytes
 from ...core.conclusions import WorkResult
+from ...core.dialects import Default, Dialect
 from ...core.expressions.functions import Unpackable, from_json
 from ...core.policy import Policy
-from ...core.profiles import DEFAULT
 from ...core.records import Guarantee
 from ...core.statuses import HeaderStatus
 from ...decorators import idempotent
 from ...errors import BodyIncomplete, Problem
 from ...http.bodies import receive
 from ...http.exchange import noted
-from ...http.plan import parse_key
-from ...http.problems import detail
 from ...http.responses import StoredResponse
 from .refusals import refusal
 from .sdk import META_KEY, REPLAYED, well_formed
 
 logger = logging.getLogger("django_idempotency")
+#: Reads the key of a header.
+DEFAULT = Default()
 
 METHOD = "tools/call"
 #: Asks which tools there are.
@@ -92,7 +91,7 @@ def has_call(
         receive(request)
     except BodyIncomplete as problem:
         data = {"code": problem.code, "retry": problem.retry}
-        raise Refused(PARSE_ERROR, detail(problem), data) from None
+        raise Refused(PARSE_ERROR, problem.detail, data) from None
     is_post = request.method == "POST"
     try:
         message = from_json(request.body)
@@ -109,7 +108,7 @@ def has_call(
     request.lists_tools = _lists(message)  # type: ignore[attr-defined]
     header = None
     if is_post or is_call:
-        names = dict.fromkeys((conf.get("HEADER"), MCP.field))
+        names = dict.fromkeys((conf.get("HEADER"), Mcp.field))
         sent = [request.META.pop(conf.meta_name(name), None) for name in names]
         header = next((each for each in sent if each is not None), None)
     if not is_call:
@@ -155,8 +154,8 @@ def call_key(request: Any) -> list[str] | None:
     call: ToolCall = request.tool_call
     if call.key is None and call.header is None:
         return None
-    key = parse_key(call.header, DEFAULT) if call.key is None else well_formed(call.key)
-    return [str(call.params.get("name")), key]
+    key = DEFAULT.read_key(call.header, {}) if call.key is None else well_formed(call.key)
+    return [str(call.params.get("name")), str(key)]
 
 
 def call_digest(request: Any) -> bytes:
@@ -250,10 +249,16 @@ def _parts(response: Any) -> tuple[bytes, bytes, bytes]:
     return response.content[:begins], response.content[begins:ends], response.content[ends:]
 
 
-def as_result(problem: Problem, _status: int, request: Any) -> dict[str, Any]:
-    """Return the body of a problem: the JSON-RPC response with the result of the tool."""
-    call: ToolCall | None = getattr(request, "tool_call", None)
-    return {"jsonrpc": "2.0", "id": None if call is None else call.id, "result": refusal(problem)}
+class Mcp(Dialect):
+    """Speaks as clients of MCP expect it."""
+
+    error_type = "application/json"
+
+    def error_body(self, problem: Problem, status: int, request: Any) -> dict[str, Any]:
+        """Return the JSON-RPC response with the result of the tool."""
+        call: ToolCall | None = getattr(request, "tool_call", None)
+        number = None if call is None else call.id
+        return {"jsonrpc": "2.0", "id": number, "result": refusal(problem)}
 
 
 def with_status(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
@@ -313,10 +318,6 @@ class Named:
         self._unseen = frozenset[str]()  # it is said once
 
 
-#: What clients of MCP expect on the wire.
-MCP = replace(DEFAULT, name="mcp", errors=as_result)
-
-
 # ------------------------------------------------------------------------------------ the decorator
 
 
@@ -353,14 +354,14 @@ def idempotent_tool_calls(
             return is_kept(response, atomic=conf.field(policy, "guarantee") == Guarantee.ATOMIC)
 
         hooks = {"key": call_key, "fingerprint": call_digest, "keep": kept, "on_replay": renamed}
-        guarded: Callable[..., Any] = idempotent(**hooks, **fields, profile=MCP)(view)
+        guarded: Callable[..., Any] = idempotent(**hooks, **fields, profile=Mcp)(view)
         # A call that has a key, and nobody whose it is, is refused.
         keyed: Callable[..., Any] = idempotent(
-            **{**hooks, **fields, "required": True}, profile=MCP
+            **{**hooks, **fields, "required": True}, profile=Mcp
         )(view)
         # What passes has no guard, but the transactions of ATOMIC_REQUESTS.
         same = {name: fields[name] for name in ("guarantee", "store") if name in fields}
-        bare: Callable[..., Any] = idempotent(key=None, required=False, profile=MCP, **same)(view)
+        bare: Callable[..., Any] = idempotent(key=None, required=False, profile=Mcp, **same)(view)
 
         def begin(request: HttpRequest, *given: Any, **more: Any) -> Any:
             """Return the response to a request, or what is awaited for it."""

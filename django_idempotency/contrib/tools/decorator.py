@@ -19,8 +19,8 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections
 
+from ...core.dialects import takes
 from ...core.policy import Duration, Policy, seconds
-from ...core.profiles import takes
 from ...core.records import Guarantee
 from ...core.serialization.codecs import BUILTINS, codec_of, name_of
 from ...errors import ConfigurationError, IdempotencyError, ScopeRequired

@@ -16,7 +16,6 @@ from ...errors import (
     OutcomeUnknown,
     Problem,
 )
-from ...http.problems import detail
 
 
 def problem_of(error: IdempotencyError) -> Problem | None:
@@ -44,7 +43,7 @@ def refusal(problem: Problem) -> dict[str, Any]:
         said["retry_after"] = problem.retry_in
     if location := problem.headers.get("Location"):
         said["location"] = location
-    said["detail"] = detail(problem)
+    said["detail"] = problem.detail
     return {
         "resultType": "complete",
         "content": [{"type": "text", "text": json.dumps(said)}],

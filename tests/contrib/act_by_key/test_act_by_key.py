@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,13 +14,14 @@ from django.urls import path
 from django_idempotency import Policy
 from django_idempotency.contrib.act_by_key.rest import IdempotencyKeyView as RestKeyView
 from django_idempotency.contrib.act_by_key.views import IdempotencyKeyView
-from django_idempotency.contrib.dialects import REPEATABILITY
+from django_idempotency.contrib.dialects import Repeatability
 from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 from testproject.urls import urlpatterns as routes
 from tests.stores.helpers import atomic_ticket, elsewhere
+from tests.support.dialects import changed
 from tests.support.factories import TokenFactory, UserFactory
 
 from ...entry_points.conftest import KEY, Connect, Sender, effects
@@ -39,7 +39,7 @@ urlpatterns = [
     path("stripe/<path:key>", IdempotencyKeyView.as_view(policy=Policy(profile="stripe"))),
     path(
         "clients/<path:key>",
-        IdempotencyKeyView.as_view(policy=Policy(profile=replace(REPEATABILITY, max_length=36))),
+        IdempotencyKeyView.as_view(policy=Policy(profile=changed(Repeatability, max_length=36))),
     ),
 ]
 

@@ -17,7 +17,8 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from django.views.generic import FormView
 
-from django_idempotency import idempotent, idempotent_form
+from django_idempotency import idempotent
+from django_idempotency.contrib.forms import Form, idempotent_form
 from testproject.payments.models import Effect
 from testproject.urls import urlpatterns as project_urls
 
@@ -165,7 +166,7 @@ def bare(request: HttpRequest) -> HttpResponse:
     )
 
 
-@idempotent(profile="form", key_format="uuid")
+@idempotent(profile=Form, key_format="uuid")
 def made_by_clients(request: HttpRequest) -> HttpResponse:
     return page("{% load idempotency %}{% idempotency_field %}", request, {})
 

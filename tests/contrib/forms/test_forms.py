@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from django_idempotency import idempotent
-from django_idempotency.contrib.forms.pages import TEMPLATE
+from django_idempotency.contrib.forms.dialect import TEMPLATE
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.http.issued_keys import issue
 from django_idempotency.models import IdempotencyRecord
@@ -213,7 +213,11 @@ def test_under_the_middleware(browser: Client) -> None:
     """It looks for no key in a body: a form is guarded by its view's own @idempotent(), on the
     terms of the settings.
     """
-    terms = {"PROFILE": "form", "KEY_FORMAT": "issued", "ON_BUSY": "wait"}
+    terms = {
+        "PROFILE": "django_idempotency.contrib.forms.Form",
+        "KEY_FORMAT": "issued",
+        "ON_BUSY": "wait",
+    }
     with override_settings(IDEMPOTENCY=terms, ROOT_URLCONF=__name__):
         fields = {**TEA, "idempotency_key": key_in(browser.get("/undecorated/"))}
         assert "Idempotency-Status" not in post(browser, "/undecorated/", fields)

@@ -9,7 +9,7 @@ from django.test import RequestFactory
 from django.utils import translation
 
 from django_idempotency import errors
-from django_idempotency.contrib.forms.pages import page_of
+from django_idempotency.contrib.forms.dialect import page_of
 from django_idempotency.errors import OperationCancelled, Problem
 from tests.http.test_problems import PROBLEMS
 

@@ -24,16 +24,16 @@ from pytest_django import Settings
 from django_idempotency import Policy, idempotent
 from django_idempotency.conf import resolve
 from django_idempotency.contrib.act_by_key.views import IdempotencyKeyView
-from django_idempotency.contrib.dialects import PROFILES
 from django_idempotency.contrib.issued_keys.rest import IdempotencyTokenView as RestTokenView
 from django_idempotency.contrib.issued_keys.views import IdempotencyTokenView
+from django_idempotency.core.dialects import Dialect
 from django_idempotency.core.key_formats import AHEAD, ISSUED_SAMPLE
 from django_idempotency.core.policy import profile_contradiction
-from django_idempotency.core.profiles import Profile
 from django_idempotency.http.issued_keys import issue
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.scopes import hashed
 from testproject.urls import urlpatterns as project_urls
+from tests.support.dialects import DIALECTS
 from tests.support.factories import TokenFactory, UserFactory
 
 from ...entry_points.conftest import CHARGE, ENTRY_POINTS, KEY, Connect, Sender, effects
@@ -78,7 +78,7 @@ def as_stripe(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"id": work()})
 
 
-@idempotent(key_format="issued", profile="repeatability")
+@idempotent(key_format="issued", profile=DIALECTS["repeatability"])
 def repeatable(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"id": work()})
 
@@ -445,8 +445,8 @@ def test_a_request_without_a_key_asks_nothing(
     assert connect("/plain/charges/", user)(key=None).status_code == 201
 
 
-@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
-def test_a_profile_has_room_for_it(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", DIALECTS.values(), ids=DIALECTS)
+def test_a_profile_has_room_for_it(profile: Dialect) -> None:
     """Or the policy is refused, with what to type."""
     said = profile_contradiction(
         resolve(Policy(profile=profile, key_format="issued", required=True))

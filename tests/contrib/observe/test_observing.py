@@ -23,7 +23,7 @@ from rest_framework.decorators import api_view
 
 from django_idempotency import idempotency_exempt, idempotent
 from django_idempotency.contrib.observe import observing
-from django_idempotency.core.profiles import Profile
+from django_idempotency.core.dialects import Dialect
 from django_idempotency.core.records import Status
 from django_idempotency.errors import ConfigurationError, StoreUnavailable
 from django_idempotency.http.exchange import DEGRADED, HEADER, REPLAYED
@@ -31,6 +31,7 @@ from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.memory import MemoryStore
 from testproject.payments.models import Effect
 from testproject.urls import urlpatterns as project_urls
+from tests.support.dialects import changed
 from tests.support.observed import OBSERVE, Observed
 
 from ...entry_points import views
@@ -92,7 +93,7 @@ def test_a_policy_that_contradicts_the_settings_runs_too(
     entry_point: Sender, observed: Observed, settings: Settings
 ) -> None:
     """A guard would raise; while it only observes, a wrong setting is reported."""
-    settings.IDEMPOTENCY = {**OBSERVE, "PROFILE": Profile(name="ours", window=10**8)}
+    settings.IDEMPOTENCY = {**OBSERVE, "PROFILE": changed(Dialect, window=10**8)}
     response = entry_point()
     assert (response.status_code, response["Idempotency-Status"]) == (201, "observed")
     assert observed.would == ["error"]

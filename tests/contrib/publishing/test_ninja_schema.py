@@ -17,6 +17,7 @@ from ninja import NinjaAPI, Router, Schema
 from ninja.security import HttpBearer
 
 from django_idempotency import idempotency_exempt, idempotent
+from django_idempotency.contrib.dialects import Square
 from django_idempotency.contrib.ninja.openapi import IdempotencySchemaMixin
 from django_idempotency.contrib.ninja.openapi import NinjaAPI as OurAPI
 from django_idempotency.contrib.observe import OBSERVE
@@ -58,7 +59,7 @@ def with_operations(api: NinjaAPI) -> NinjaAPI:
     def get_charge(request: Any, charge_id: int) -> Any: ...
 
     @api.post("/square", response=ChargeOut)
-    @idempotent(profile="square", required=True)
+    @idempotent(profile=Square(), required=True)
     def square(request: Any, payload: ChargeIn) -> Any: ...
 
     @api.post("/unguarded", response=ChargeOut)

@@ -1,4 +1,4 @@
-"""Let official clients of APIs talk to guarded views in those APIs' profiles, over real HTTP.
+"""Let official clients of APIs talk to guarded views in those APIs' dialects, over real HTTP.
 
     python -m tests.proofs.clients [pytest arguments]
 

@@ -283,7 +283,7 @@ CLIENTS = (
     Client(
         package="stripe",
         index="PyPI",
-        profile="stripe",
+        profile='"stripe"',
         pay=stripe_python,
         mismatch=("IdempotencyError", 400, "request_mismatch"),
         running=("APIError", 409, "idempotency_key_in_use"),
@@ -294,7 +294,7 @@ CLIENTS = (
     Client(
         package="stripe",
         index="npm",
-        profile="stripe",
+        profile='"stripe"',
         pay=stripe_node,
         mismatch=("StripeIdempotencyError", 400, "request_mismatch"),
         running=("StripeAPIError", 409, "idempotency_key_in_use"),
@@ -305,7 +305,7 @@ CLIENTS = (
     Client(
         package="squareup",
         index="PyPI",
-        profile="square",
+        profile="Square()",
         pay=square,
         mismatch=("ApiError", 400, "IDEMPOTENCY_KEY_REUSED"),
         running=("ApiError", 409, "CONFLICT"),
@@ -316,7 +316,7 @@ CLIENTS = (
     Client(
         package="adyen",
         index="PyPI",
-        profile="adyen",
+        profile="Adyen()",
         pay=adyen,
         mismatch=("AdyenAPIUnprocessableEntity", 422, "request_mismatch"),
         running=("AdyenAPIUnprocessableEntity", 422, "704"),
@@ -326,7 +326,7 @@ CLIENTS = (
     Client(
         package="paypal-server-sdk",
         index="PyPI",
-        profile="paypal",
+        profile="PayPal()",
         pay=paypal,
         mismatch=("ErrorException", 422, "REQUEST_MISMATCH"),
         running=("ErrorException", 409, "PREVIOUS_REQUEST_IN_PROGRESS"),
@@ -336,7 +336,7 @@ CLIENTS = (
     Client(
         package="modern-treasury",
         index="PyPI",
-        profile="default",
+        profile='"default"',
         pay=modern_treasury,
         mismatch=("UnprocessableEntityError", 422, "request-mismatch"),
         running=("ConflictError", 409, "in-progress"),
@@ -348,7 +348,7 @@ CLIENTS = (
     Client(
         package="azure-communication-email",
         index="PyPI",
-        profile="repeatability",
+        profile="Repeatability()",
         pay=azure,
         mismatch=("HttpResponseError", 400, "RequestMismatch"),
         running=("ResourceExistsError", 409, "InProgress"),
@@ -359,7 +359,7 @@ CLIENTS = (
     Client(
         package="gocardless-pro",
         index="PyPI",
-        profile="gocardless",
+        profile="GoCardless()",
         pay=gocardless,
         mismatch=("InvalidApiUsageError", 422, "request_mismatch"),
         running=("InvalidStateError", 409, "in_progress"),
@@ -370,7 +370,7 @@ CLIENTS = (
     Client(
         package="mollie-api-python",
         index="PyPI",
-        profile="mollie",
+        profile="Mollie()",
         pay=mollie,
         mismatch=("UnprocessableEntityError", 422, None),
         running=("ConflictError", 409, None),
@@ -380,7 +380,7 @@ CLIENTS = (
     Client(
         package="svix",
         index="PyPI",
-        profile="default",
+        profile='"default"',
         pay=svix,
         # Its client reads each 422 as one of FastAPI's, and fails at ours: the profile of its view
         # says 409.

@@ -11,7 +11,7 @@ from typing import Any
 
 from .steps import ANY, Scenario, Step, Wanted, Work
 
-#: The mark of a replay there. A profile of ours has the same by `marker`.
+#: The mark of a replay there. A dialect of ours has the same by `marker`.
 MARKER = "Idempotency-Replayed"
 _ONCE, _AGAIN = Wanted(status=201, runs=1), Wanted(status=201, runs=1, same_as=1)
 _LARGE = 1024 * 1024

@@ -19,7 +19,7 @@ class Difference:
     here: str
 
 
-_CODES = "The codes have other names: the profile's `errors` gives them yours."
+_CODES = "The codes have other names: a dialect's `error_body()` gives them yours."
 
 DIFFERENCES = (
     Difference(
@@ -74,7 +74,7 @@ DIFFERENCES = (
         suite="idemkit",
         scenario="in-flight-wait-timeout",
         missed=("meanwhile: status 409, not 423",),
-        here="409, as the IETF draft says. A profile's `running_status=423` gives the other.",
+        here="409, as the IETF draft says. A dialect's `statuses = {InProgress: 423}` gives the other.",
     ),
     Difference(
         suite="idemkit",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -14,8 +14,8 @@ from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory, override_settings
 
 from django_idempotency import idempotent, idempotent_function
-from django_idempotency.contrib.dialects import PROFILES
 from django_idempotency.contrib.messages import disposition
+from django_idempotency.core.dialects import Dialect
 from django_idempotency.core.records import Outcome
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.memory import MemoryStore
@@ -25,7 +25,11 @@ from ...functions.helpers import MEMORY, Clock
 from .anyonce import MARKER
 from .steps import ANY, Scenario, Step, Wanted, Work
 
-PROFILE = replace(PROFILES["default"], name="as they mark it", marker=MARKER)
+
+class AsTheyMarkIt(Dialect):
+    marker = MARKER
+
+
 #: How a call ends that raises nothing, and what a scenario writes for any other end.
 RETURNED, AN_ERROR = "returned", "an error"
 #: After so many failures a message is a dead letter.
@@ -165,7 +169,7 @@ class Play:
 
 class OverHttp(Play):
     """A scenario of requests. Where the key is and what marks a replay is their choice, by a
-    profile.
+    dialect.
     """
 
     def send(self, step: Step) -> Answer:
@@ -174,7 +178,7 @@ class OverHttp(Play):
             step.method, "/", step.body, content_type="text/plain", headers=headers
         )
         terms = {
-            "profile": PROFILE,
+            "profile": AsTheyMarkIt(),
             "scope": lambda request: request.headers["X-Client"],
             **self.scenario.terms,
         }

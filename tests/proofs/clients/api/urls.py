@@ -1,4 +1,4 @@
-"""Of each API the one operation that its client calls: guarded, in the API's profile, and its
+"""Of each API the one operation that its client calls: guarded, in the API's dialect, and its
 responses' shape.
 """
 
@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -14,7 +13,9 @@ from django.http.response import HttpResponseBase
 from django.urls import path
 
 from django_idempotency import idempotent
-from django_idempotency.core.profiles import DEFAULT, Profile
+from django_idempotency.core.dialects import Dialect
+from django_idempotency.errors import RequestMismatch
+from tests.support.dialects import DIALECTS
 
 from .models import Payment
 from .stage import stage
@@ -22,17 +23,21 @@ from .stage import stage
 View = Callable[..., HttpResponseBase]
 
 
+class Svix(Dialect):
+    statuses = {RequestMismatch: 409}  # noqa: RUF012 - as a reader types it
+
+
 def operation(
     api: str,
     shape: Callable[[str], Mapping[str, Any]],
     *,
-    profile: str | Profile | None = None,
+    profile: Dialect | None = None,
     status: int = 201,
     **fields: Any,
 ) -> View:
     """Return the guarded view of an API's operation. `shape(id)` makes the body of its response."""
 
-    @idempotent(profile=profile or api, scope=lambda request: "the account", **fields)
+    @idempotent(profile=profile or DIALECTS[api], scope=lambda request: "the account", **fields)
     def pay(request: HttpRequest, **_: str) -> HttpResponse:
         stage.in_view()
         payment = Payment.objects.create(api=api)
@@ -103,7 +108,7 @@ urlpatterns = [
         operation(
             "modern-treasury",
             lambda number: {"id": number, "object": "payment_order"},
-            profile="default",
+            profile=DIALECTS["default"],
         ),
     ),
     path(
@@ -111,7 +116,7 @@ urlpatterns = [
         operation(
             "azure",
             lambda number: {"id": number, "status": "Running"},
-            profile="repeatability",
+            profile=DIALECTS["repeatability"],
             status=202,
         ),
     ),
@@ -131,7 +136,7 @@ urlpatterns = [
                 "payload": {},
                 "timestamp": "2026-01-01T00:00:00Z",
             },
-            profile=replace(DEFAULT, name="svix", mismatch_status=409),
+            profile=Svix(),
             status=202,
         ),
     ),

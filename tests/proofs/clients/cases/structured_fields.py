@@ -1,5 +1,5 @@
 """The HTTP working group's vectors for structured fields, and a parser that is not ours, against
-the profile `ietf`.
+the dialect `draft`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from django_idempotency.core.profiles import IETF
+from django_idempotency.core.dialects import Draft
 from django_idempotency.errors import KeyMalformed
-from django_idempotency.http.plan import parse_key
 
 from ..clients import NODE
 
@@ -63,12 +62,12 @@ def vectors() -> list[dict[str, Any]]:
 
 def as_key(value: object) -> str | None:
     """Return the key that an item is: a string that is not empty, and not too long."""
-    return value if type(value) is str and 0 < len(value) <= IETF.max_length else None
+    return value if type(value) is str and 0 < len(value) <= Draft.max_length else None
 
 
 def read(sent: str) -> str | None:
     try:
-        return parse_key(sent, IETF)
+        return Draft().read_key(sent, {})
     except KeyMalformed:
         return None
 

@@ -17,7 +17,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
 from django_idempotency import idempotent
-from django_idempotency.contrib.dialects.commerce import ADCP_EXCLUDED, adcp_replay
+from django_idempotency.contrib.dialects.commerce import ADCP_EXCLUDED, Adcp, adcp_replay
 from django_idempotency.contrib.fingerprints.json import json_body
 from django_idempotency.contrib.limits import FreshKeys
 
@@ -30,7 +30,7 @@ PROTOCOL = "2025-06-18"
 
 #: Those of docs/how-to/keys.md, with a rate that 200 requests exceed.
 RULES: dict[str, Any] = {
-    "profile": "adcp",
+    "profile": Adcp(),
     "ttl": TTL,
     "scope": lambda request: request.headers.get("Authorization"),
     "fingerprint": json_body(exclude=ADCP_EXCLUDED, numbers="rfc8785"),

@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import Policy
+from django_idempotency.contrib.dialects import Ucp
 from django_idempotency.rest_framework import IdempotentViewMixin
 
 from . import checkouts
@@ -32,7 +33,7 @@ def agent(request: Any) -> str | None:
 
 
 class ShopView(IdempotentViewMixin, APIView):
-    idempotency = Policy(profile="ucp", required=True, fingerprint="raw", scope=agent)
+    idempotency = Policy(profile=Ucp(), required=True, fingerprint="raw", scope=agent)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Refuse an agent that speaks a later version."""

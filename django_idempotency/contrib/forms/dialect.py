@@ -1,16 +1,19 @@
-"""Errors as a page, for a person who has sent a form: the template
+"""The dialect of HTML forms: errors are a page, for a person who has sent one. Its template is
 `django_idempotency/problem.html`, which projects override.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from typing import Any
 
 from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from ...core.dialects import Dialect
 from ...errors import Problem
 from ...http.bodies import FORMS
 
@@ -18,6 +21,22 @@ logger = logging.getLogger("django_idempotency")
 
 TEMPLATE = "django_idempotency/problem.html"
 _TYPES = ["text/html", "application/problem+json", "application/json"]
+
+
+class Form(Dialect):
+    """Speaks to people with HTML forms. A form that is refused is corrected and sent again, under
+    the key that it has.
+    """
+
+    carrier = "body"
+    field = "idempotency_key"
+    remembers = frozenset(range(200, 400))
+    pages = True
+
+    def error_body(self, problem: Problem, status: int, request: Any) -> Mapping[str, Any] | str:
+        """Return a page for a person, and a problem document for a program."""
+        page = None if request is None else page_of(problem, request, status)
+        return super().error_body(problem, status, request) if page is None else page
 
 
 def page_of(problem: Problem, request: HttpRequest, status: int) -> str | None:

@@ -1,4 +1,4 @@
-"""A profile through each entry point. What each profile says is in tests/core/profiles."""
+"""A dialect through each entry point. What each says is in tests/core/dialects."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from django.contrib.auth.models import User
 from django.test import override_settings
 from django.utils.http import http_date
 
-from django_idempotency.contrib.dialects import PROFILES
+from django_idempotency.errors import KeyMalformed, RequestMismatch
 from django_idempotency.models import IdempotencyRecord
+from tests.support.dialects import DIALECTS
 
 from .conftest import CHARGE, Connect, Sender, effects
 
 pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True)]
 
 
-@pytest.fixture(params=["ietf", "stripe", "paypal", "square", "repeatability"])
+@pytest.fixture(params=["draft", "stripe", "paypal", "square", "repeatability"])
 def name(request: pytest.FixtureRequest) -> Any:
-    with override_settings(IDEMPOTENCY={"PROFILE": request.param}):
+    with override_settings(IDEMPOTENCY={"PROFILE": DIALECTS[request.param]}):
         yield request.param
 
 
 def send(sender: Sender, name: str, key: object, **body: Any) -> Any:
     """Send a charge with a key where the profile has it."""
-    profile, headers, charge = PROFILES[name], {}, {**CHARGE, **body}
+    profile, headers, charge = DIALECTS[name], {}, {**CHARGE, **body}
     if profile.carrier == "body":
         charge[profile.field] = key
     else:
@@ -40,22 +41,22 @@ def test_the_rows(entry_point: Sender, name: str) -> None:
     """First, replay, another request and a malformed key are as the profile says, and one effect is
     left.
     """
-    profile, key = PROFILES[name], str(uuid4())
+    profile, key = DIALECTS[name], str(uuid4())
     first, replay = send(entry_point, name, key), send(entry_point, name, key)
     if profile.carrier == "body" and "middleware" in entry_point.url:  # which looks into no body
         assert (effects(), IdempotencyRecord.objects.count()) == (2, 0)
         return
-    assert (first.status_code, replay.status_code) == (201, dict(profile.replays_as).get(201, 201))
+    assert (first.status_code, replay.status_code) == (201, profile.replays_as.get(201, 201))
     assert (replay["Idempotent-Replayed"], replay.content) == ("true", first.content)
     mismatch, malformed = send(entry_point, name, key, amount=1), send(entry_point, name, "\x7f")
     assert (mismatch.status_code, malformed.status_code) == (
-        profile.mismatch_status,
-        profile.invalid_status,
+        profile.status_of(RequestMismatch),
+        profile.status_of(KeyMalformed),
     )
-    kind = "application/problem+json" if profile.errors == "problem" else "application/json"
+    kind = profile.error_type
     assert mismatch["Content-Type"] == malformed["Content-Type"] == kind
     said = [answer.get("Repeatability-Result") for answer in (first, replay, mismatch, malformed)]
-    assert said == (["accepted"] * 2 + ["rejected"] * 2 if profile.result else [None] * 4)
+    assert said == (["accepted"] * 2 + ["rejected"] * 2 if profile.sets else [None] * 4)
     echoed = [
         key if answer.status_code in profile.echoes else None
         for answer in (first, replay, mismatch)
@@ -70,7 +71,7 @@ def test_the_rows(entry_point: Sender, name: str) -> None:
 def test_the_default_header_is_no_key_then(name: str, user: User, connect: Connect) -> None:
     """A profile with a carrier of its own does not read ours."""
     sender = connect("/plain/charges/", user)
-    if PROFILES[name].field != "Idempotency-Key":
+    if DIALECTS[name].field != "Idempotency-Key":
         assert [sender().status_code, sender().status_code] == [201, 201]
         assert (effects(), IdempotencyRecord.objects.count()) == (2, 0)
 
@@ -79,7 +80,7 @@ def test_a_method_without_keys(entry_point: Sender) -> None:
     """A profile that refuses a key on an unguarded method does so everywhere, before anything
     runs.
     """
-    with override_settings(IDEMPOTENCY={"PROFILE": "repeatability", "METHODS": ["PUT"]}):
+    with override_settings(IDEMPOTENCY={"PROFILE": DIALECTS["repeatability"], "METHODS": ["PUT"]}):
         answer = send(entry_point, "repeatability", uuid4())
     assert (answer.status_code, answer["Repeatability-Result"]) == (501, "rejected")
     assert (effects(), IdempotencyRecord.objects.count()) == (0, 0)

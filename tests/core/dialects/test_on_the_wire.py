@@ -1,10 +1,9 @@
-"""Each profile on the wire, row by row: what is sent, what comes back, what is remembered."""
+"""Each dialect on the wire, row by row: what is sent, what comes back, what is remembered."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID, uuid4
@@ -17,21 +16,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from django_idempotency import idempotent
-from django_idempotency.contrib.dialects import PROFILES, REPEATABILITY
+from django_idempotency.contrib.dialects import Repeatability
 from django_idempotency.contrib.dialects.commerce import ADCP_EXCLUDED, adcp_replay
-from django_idempotency.contrib.dialects.wire import marked, require_timely
 from django_idempotency.contrib.fingerprints.json import json_body
-from django_idempotency.core.profiles import COMPULSORY, IETF, Profile
+from django_idempotency.core.dialects import Dialect, Draft
 from django_idempotency.core.records import Outcome
 from django_idempotency.errors import KeyAhead, KeyExpired, KeyMalformed
-from django_idempotency.http.plan import parse_key
+from django_idempotency.http.responses import marked
 from django_idempotency.runtime.registry import stores
+from tests.support.dialects import DIALECTS
 
 MEMORY = {
     "STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}},
     "GUARANTEE": "lease",
 }
-NAMES = list(PROFILES)
+NAMES = list(DIALECTS)
 #: JSON that no parser of Python's reads.
 DEEP = b"[" * 100_000 + b"]" * 100_000
 FACTORY = RequestFactory()
@@ -48,7 +47,7 @@ def stored() -> int:
     return len(stores["default"]._records)  # type: ignore[attr-defined]
 
 
-def new_key(profile: Profile) -> str:
+def new_key(profile: Dialect) -> str:
     """Return a key that the profile takes."""
     key = uuid4()
     if profile.name == "iceberg":
@@ -57,14 +56,16 @@ def new_key(profile: Profile) -> str:
 
 
 class Api:
-    """A guarded view in one profile. It responds with `status`, and notes what ran."""
+    """A guarded view in one dialect. It responds with `status`, and notes what ran."""
 
     def __init__(self, name: str, **fields: Any) -> None:
-        self.profile = PROFILES[name]
+        self.profile = DIALECTS[name]
         self.status, self.ran = 201, 0
-        if name in COMPULSORY:
+        if self.profile.requires_key:
             fields["required"] = True
-        self.view = idempotent(profile=name, scope=lambda request: "client", **fields)(self._view)
+        self.view = idempotent(profile=self.profile, scope=lambda request: "client", **fields)(
+            self._view
+        )
         self.meanwhile: Callable[[], HttpResponse] | None = None
         self.inside: HttpResponse | None = None
 
@@ -101,7 +102,7 @@ def api(request: pytest.FixtureRequest) -> Api:
 #: missing, malformed, another request, still running; and a replay of 201.
 STATUSES = {
     "default": (400, 400, 422, 409, 201),
-    "ietf": (400, 400, 422, 409, 201),
+    "draft": (400, 400, 422, 409, 201),
     "stripe": (400, 400, 400, 409, 201),
     "adyen": (400, 400, 422, 422, 201),
     "paypal": (400, 400, 422, 409, 200),
@@ -120,9 +121,9 @@ STATUSES = {
 }
 
 
-def test_every_profile_has_its_rows() -> None:
-    """A new profile is tested in every table here."""
-    assert list(STATUSES) == list(REMEMBERED) == list(BODIES) == NAMES
+def test_every_dialect_has_its_rows() -> None:
+    """A new dialect is tested in every table here."""
+    assert STATUSES.keys() == REMEMBERED.keys() == BODIES.keys() == DIALECTS.keys()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -208,7 +209,7 @@ _TABLE = {201, 303, 402, 404, 422}
 #: Of TRIED, the statuses whose response a retry gets.
 REMEMBERED = {
     "default": _TABLE,
-    "ietf": _TABLE,
+    "draft": _TABLE,
     "stripe": _TABLE | {500, 503},
     "adyen": _TABLE | {400, 415},
     "paypal": _TABLE,
@@ -252,7 +253,7 @@ def _code(document: Any) -> Any:
 #: runs.
 BODIES: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "default": (_code, "request-mismatch", "in-progress"),
-    "ietf": (_code, "request-mismatch", "in-progress"),
+    "draft": (_code, "request-mismatch", "in-progress"),
     "stripe": (
         lambda body: f"{body['error']['type']} {body['error']['code']}",
         "idempotency_error request_mismatch",
@@ -389,7 +390,7 @@ def test_a_replay_of_adcp_has_the_context_of_its_own_request(context: Any) -> No
     """With `adcp_replay`: the buyer finds its correlation id, not that of the first request."""
 
     @idempotent(
-        profile="adcp",
+        profile=DIALECTS["adcp"],
         required=True,
         scope=lambda request: "buyer",
         fingerprint=json_body(exclude=ADCP_EXCLUDED),
@@ -458,14 +459,15 @@ def test_a_key_of_adcp_that_was_seen_and_has_expired() -> None:
 
 
 def test_a_body_of_the_projects_own() -> None:
-    """A shape that no name says is a function of the problem, its status and the request."""
+    """A subclass makes it of the problem, its status and the request."""
 
-    def shape(problem: Any, status: int, request: Any) -> dict[str, Any]:
-        return {"fault": problem.code, "http": status, "of": request.path}
+    class Ours(Draft):
+        error_type = "application/json"
 
-    view = idempotent(profile=replace(IETF, errors=shape), required=True)(
-        lambda request: HttpResponse()
-    )
+        def error_body(self, problem: Any, status: int, request: Any) -> dict[str, Any]:
+            return {"fault": problem.code, "http": status, "of": request.path}
+
+    view = idempotent(profile=Ours, required=True)(lambda request: HttpResponse())
     answer = view(FACTORY.post("/"))
     assert (answer["Content-Type"], json.loads(answer.content)) == (
         "application/json",
@@ -509,12 +511,12 @@ def test_any_key(name: str, data: st.DataObject) -> None:
         request = FACTORY.post("/", b"{}", content_type="application/json")
         request.META |= meta
         answer = api.view(request)
-    refused = answer.status_code in (profile.invalid_status, profile.late_status)
+    refused = answer.status_code in map(profile.status_of, (KeyMalformed, KeyExpired))
     assert answer.status_code == 201 or refused
     assert stored() == api.ran == (0 if refused else 1)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if PROFILES[name].carrier == "header"])
+@pytest.mark.parametrize("name", [name for name in NAMES if DIALECTS[name].carrier == "header"])
 def test_the_longest_key(name: str) -> None:
     """A key may be as long as the profile says, if it has no format of its own, and no longer."""
     api = Api(name)
@@ -555,7 +557,7 @@ def test_a_body_that_cannot_be_read() -> None:
         assert answer.status_code == (400 if required else 201)
 
 
-# ------------------------------------------------------------------------- structured fields (ietf)
+# ------------------------------------------------------------------------- structured fields (draft)
 
 
 @pytest.mark.parametrize(
@@ -590,9 +592,9 @@ def test_a_string_of_rfc_9651(sent: str, key: str | None) -> None:
     """The draft's header is one string of structured fields, and nothing else."""
     if key is None:
         with pytest.raises(KeyMalformed, match="double quotes"):
-            parse_key(sent, IETF)
+            Draft().read_key(sent, {})
     else:
-        assert parse_key(sent, IETF) == key
+        assert Draft().read_key(sent, {}) == key
 
 
 # ------------------------------------------------------------------------------ repeatable requests
@@ -683,7 +685,7 @@ class TestRepeatability:
             "HTTP_REPEATABILITY_FIRST_SENT": http_date((now - timedelta(seconds=age)).timestamp())
         }
         if accepted:
-            require_timely("a", sent, REPEATABILITY, now=now)
+            Repeatability().require_timely("a", sent, now=now)
         else:
             with pytest.raises((KeyExpired, KeyAhead)):
-                require_timely("a", sent, REPEATABILITY, now=now)
+                Repeatability().require_timely("a", sent, now=now)

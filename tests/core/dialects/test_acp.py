@@ -17,6 +17,7 @@ from django.test import Client
 from django.urls import path
 
 from django_idempotency import idempotent
+from django_idempotency.contrib.dialects import Acp
 from django_idempotency.contrib.fingerprints.json import json_body
 from django_idempotency.testing.clock import elapse
 from testproject.payments.models import Effect
@@ -96,7 +97,7 @@ seller = Seller()
 
 
 @idempotent(
-    profile="acp",
+    profile=Acp(),
     required=True,
     fingerprint=json_body(numbers="rfc8785"),
     on_failure="forget",

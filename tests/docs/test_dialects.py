@@ -1,4 +1,4 @@
-"""The page of keys says for whom each profile is, and what its words mean."""
+"""The page of keys says for whom each dialect is, and what its words mean."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from django.test import Client, override_settings
 from django.urls import path
 
 from django_idempotency import idempotent
-from django_idempotency.contrib.dialects import PROFILES, REPEATABILITY
+from django_idempotency.contrib.dialects import Repeatability
+from tests.support.dialects import DIALECTS, SHIPPED
 
 from .pages import code, table, text
 
 #: Those that remember a 500, and carry their key in a header.
 REMEMBERING = [
     name
-    for name, each in PROFILES.items()
+    for name, each in DIALECTS.items()
     if 500 in (each.remembers or ()) and each.carrier != "body"
 ]
 RUNS: list[str] = []
@@ -34,7 +35,7 @@ def refuses(request: HttpRequest) -> HttpResponse:
 
 
 urlpatterns = [
-    path(f"{name}/{view.__name__}", idempotent(profile=name, scope=lambda _: "all")(view))
+    path(f"{name}/{view.__name__}", idempotent(profile=DIALECTS[name], scope=lambda _: "all")(view))
     for name in REMEMBERING
     for view in (breaks, refuses)
 ]
@@ -45,7 +46,7 @@ urlpatterns = [
 @pytest.mark.parametrize("name", REMEMBERING)
 def test_an_exception_is_not_remembered(name: str) -> None:
     """A 500 that was returned is replayed; after one of an exception the retry runs."""
-    profile, key, client = PROFILES[name], str(uuid4()), Client(raise_request_exception=False)
+    profile, key, client = DIALECTS[name], str(uuid4()), Client(raise_request_exception=False)
     sent = {profile.field: f'"{key}"' if profile.spelling == "quoted" else key}
     RUNS.clear()
     with override_settings(ROOT_URLCONF=__name__):
@@ -61,14 +62,16 @@ def test_who_remembers() -> None:
     assert "stripe" in REMEMBERING
 
 
-def test_the_guide_names_every_profile() -> None:
-    """The guide says for whom each profile is."""
-    assert [code(row[1]) for row in table("how-to/keys.md", "| your clients |")] == list(PROFILES)
+def test_the_guide_names_every_dialect() -> None:
+    """The guide says for whom each dialect is."""
+    rows = table("how-to/keys.md", "| your clients |")
+    named = [code(row[1]).strip('"()').lower() for row in rows if row[1].startswith("`")]
+    assert named == [each.name for each in SHIPPED]
 
 
 def test_the_window() -> None:
     """The state table has the window of the code."""
-    hours, minutes = REPEATABILITY.window / 3600, REPEATABILITY.ahead / 60
+    hours, minutes = Repeatability.window / 3600, Repeatability.ahead / 60
     assert f"more than {hours:g} hours ago, or more than {minutes:g} minutes ahead" in text(
         "how-to/keys.md"
     )

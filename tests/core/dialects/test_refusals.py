@@ -6,7 +6,6 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,12 +13,12 @@ from django.http import HttpRequest
 from django.test import RequestFactory
 
 from django_idempotency import Policy, errors
-from django_idempotency.contrib.dialects import PROFILES
-from django_idempotency.contrib.dialects.commerce import UCP, UCP_VERSION, ucp_errors
+from django_idempotency.contrib.dialects import Ucp
 from django_idempotency.contrib.publishing.schema import example_of
-from django_idempotency.core.profiles import IETF
+from django_idempotency.core.dialects import Dialect, Draft
 from django_idempotency.errors import Problem
-from django_idempotency.http.problems import document, status_of
+from django_idempotency.http.problems import body_of
+from tests.support.dialects import DIALECTS, changed
 
 Body = dict[str, Any]
 
@@ -165,10 +164,10 @@ def mollie(body: Body, status: int) -> bool:
     )
 
 
-#: Profile → whether a body has what its API's clients read in each.
+#: Dialect → whether a body has what its API's clients read in each.
 REQUIRED: dict[str, Callable[[Body, int], bool]] = {
     "default": problem_details,
-    "ietf": problem_details,
+    "draft": problem_details,
     "stripe": stripe,
     "adyen": adyen,
     "paypal": paypal,
@@ -187,78 +186,83 @@ REQUIRED: dict[str, Callable[[Body, int], bool]] = {
 }
 
 
-def test_each_profile_is_asked() -> None:
-    """A new profile says here what its API requires."""
-    assert REQUIRED.keys() == PROFILES.keys()
+def test_each_dialect_is_asked() -> None:
+    """A new dialect says here what its API requires."""
+    assert REQUIRED.keys() == DIALECTS.keys()
 
 
 @pytest.mark.parametrize("problem", list(problems()), ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("name", REQUIRED)
 def test_what_a_refusal_must_have(name: str, problem: type[Problem]) -> None:
     """Each refusal has each member that the protocol requires, and is JSON."""
-    profile, example = PROFILES[name], example_of(problem)
-    for request in (None, RequestFactory().post("/")):
-        body = json.loads(json.dumps(document(example, profile, request)))
-        assert REQUIRED[name](body, status_of(example, profile)), body
+    profile, example = DIALECTS[name], example_of(problem)
+    program = RequestFactory().post("/", headers={"Accept": "application/json"})
+    for request in (None, program):
+        body = json.loads(json.dumps(body_of(example, profile, request)))
+        assert REQUIRED[name](body, profile.status_of(example)), body
+
+
+def ucp_version(dialect: Dialect, request: HttpRequest) -> str:
+    body: Any = body_of(example_of(errors.InProgress), dialect, request)
+    return str(body["ucp"]["version"])
 
 
 @pytest.mark.parametrize(
     ("sent", "version"),
     [
-        ({}, UCP_VERSION),
-        ({"UCP-Agent": 'profile="https://agent.example/p.json"'}, UCP_VERSION),
+        ({}, Ucp.version),
+        ({"UCP-Agent": 'profile="https://agent.example/p.json"'}, Ucp.version),
         (
             {"UCP-Agent": 'profile="https://agent.example/p.json"; version="2026-01-11"'},
             "2026-01-11",
         ),
-        ({"UCP-Agent": 'version="<script>"'}, UCP_VERSION),
+        ({"UCP-Agent": 'version="<script>"'}, Ucp.version),
     ],
 )
 def test_the_version_of_ucp(sent: dict[str, str], version: str) -> None:
-    """It is the one that the request was let in with, and else that of the profile, which a project
-    replaces.
+    """It is the one that the request was let in with, and else that of the dialect, which a
+    subclass changes.
     """
     request = RequestFactory().post("/", headers=sent)
-    assert document(example_of(errors.InProgress), UCP, request)["ucp"]["version"] == version
-    own = replace(UCP, errors=ucp_errors("2026-01-23"))
-    expected = "2026-01-23" if version == UCP_VERSION else version
-    assert document(example_of(errors.InProgress), own, request)["ucp"]["version"] == expected
+    assert ucp_version(Ucp(), request) == version
+    expected = "2026-01-23" if version == Ucp.version else version
+    assert ucp_version(changed(Ucp, version="2026-01-23")(), request) == expected
 
 
 # ------------------------------------------------------------------ functions that cannot be called
 
 
-def two(problem: Any, status: Any) -> Any: ...
+def two(self: Any, problem: Any, status: Any) -> Any: ...
 
 
-def four(problem: Any, status: Any, request: Any, more: Any) -> Any: ...
+def four(self: Any, problem: Any, status: Any, request: Any, more: Any) -> Any: ...
 
 
-async def coroutine(problem: Any, status: Any, request: Any) -> Any: ...
+async def coroutine(self: Any, problem: Any, status: Any, request: Any) -> Any: ...
 
 
-def keyword(problem: Any, status: Any, *, request: Any) -> Any: ...
+def keyword(self: Any, problem: Any, status: Any, *, request: Any) -> Any: ...
 
 
 @pytest.mark.parametrize(
     "function", [two, four, coroutine, keyword], ids=lambda each: each.__name__
 )
 def test_errors_that_would_fail_at_each_refusal(function: Any) -> None:
-    """A function that cannot be called with a problem, its status and the request is refused where
-    it is declared.
+    """A method that cannot be called with a problem, its status and the request is refused where
+    its class is made.
     """
-    with pytest.raises(ValueError, match=r"def errors\(problem, status, request\)"):
-        replace(IETF, errors=function)
+    with pytest.raises(ValueError, match=r"def error_body\(self, problem, status, request\)"):
+        changed(Draft, error_body=function)
 
 
 @pytest.mark.parametrize(
     "function",
-    [lambda *given: {}, lambda problem, status, request=None: {}, max],
-    ids=["any", "default", "built in"],
+    [lambda *given: {}, lambda self, problem, status, request=None: {}],
+    ids=["any", "default"],
 )
 def test_errors_that_can_be_called(function: Any) -> None:
-    """What takes three arguments does, however it says so; what does not say is believed."""
-    assert replace(IETF, errors=function).errors is function
+    """What takes three arguments does, however it says so."""
+    assert changed(Draft, error_body=function).error_body is function
 
 
 def nothing() -> Any: ...
@@ -285,6 +289,4 @@ def test_hooks_of_a_policy_that_would_fail_at_each_request(field: str, count: in
 
 def test_a_request_that_no_server_made() -> None:
     """A refusal can be made of any request."""
-    assert (
-        document(example_of(errors.InProgress), UCP, HttpRequest())["ucp"]["version"] == UCP_VERSION
-    )
+    assert ucp_version(Ucp(), HttpRequest()) == Ucp.version
