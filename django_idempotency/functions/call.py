@@ -37,7 +37,7 @@ from ..instrumentation.repeats import repeats
 from ..runtime.handle import Course, has_course
 from ..runtime.registry import body_limit, issuing, store_of
 from ..runtime.transactions import refuse_open_transactions
-from ..runtime.wings import extended, wing
+from ..runtime.wings import extended
 from ..scopes import SAID
 from .current import CURRENT, CurrentOperation, living
 from .executions import EXECUTION
@@ -67,8 +67,6 @@ class Plan:
         #: The longest result that is stored (bytes).
         self.max_body = body_limit(policy, self.store)
         self.kept = terms.kept
-        #: The wings that its terms ask for, before anything is claimed; `None`: they do not.
-        self.keeping: Any = wing("kept_exceptions") if self.kept else None
         self.handle = extended(CurrentOperation)
         #: May a wing say how a work ends?
         self.has_course = has_course(self.handle)

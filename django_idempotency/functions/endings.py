@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime, timezone
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.db import Error
@@ -41,7 +40,7 @@ from ..errors import (
 )
 from ..instrumentation.outcomes import HELD, REFUSED, count, traced
 from ..runtime.transactions import refuse_left_open
-from ..runtime.wings import wing
+from .kept_exceptions import dump_error, load_error
 from .terms import FunctionTerms
 
 if TYPE_CHECKING:
@@ -73,8 +72,7 @@ def end_of_result(call: FunctionCall, result: Any) -> CallEnd:
     if call.plan.leases:
         assert isinstance(call.operation, LeaseOperation)  # its plan has seen to that
         refuse_left_open(call.operation, but=call.plan.store.using)
-    kind: Any = type(result)
-    if _runs_later(kind):
+    if isinstance(result, UNRUN):
         if isinstance(result, (Coroutine, Generator)):
             result.close()  # it will never be awaited
         raise ConfigurationError(
@@ -86,12 +84,11 @@ def end_of_result(call: FunctionCall, result: Any) -> CallEnd:
         decided := _decided(call, result)
     ) is not None:
         return decided
+    raised = None
     try:
         outcome = _outcome(call, OutcomeKind.RESULT, call.terms.results.dump, result)
-    except (
-        Unstorable,
-        Error,
-    ) as error:  # the work is done, and its settle knows whether the database has undone it
+    except (Unstorable, Error) as error:
+        # The work is done, and its settle knows whether the database has undone it.
         outcome = _unstored(call, OutcomeKind.RESULT, error)
     except Exception as cut:
         if not call.plan.leases:
@@ -99,10 +96,9 @@ def end_of_result(call: FunctionCall, result: Any) -> CallEnd:
         # No rollback can take back what a lease's work has done: it is remembered, and the worker
         # hears of its time limit.
         outcome = _outcome(call, OutcomeKind.RESULT, call.terms.results.dump, result)
-        ending = Ending(WorkResult.KEPT, outcome, call.current.seconds, succeeded=True)
-        return CallEnd(ending, raised=cut)
+        raised = cut
     ending = Ending(WorkResult.KEPT, outcome, call.current.seconds, succeeded=True)
-    return CallEnd(ending, returned=result)
+    return CallEnd(ending, result, raised)
 
 
 def _decided(call: FunctionCall, result: Any) -> CallEnd | None:
@@ -142,7 +138,7 @@ def end_of_error(call: FunctionCall, error: BaseException) -> CallEnd:
         return _failed(error) if fails else CallEnd(Ending(WorkResult.CUT))
     call.operation.set_rollback()
     try:
-        outcome = _outcome(call, OutcomeKind.ERROR, call.plan.keeping.dump_error, error, kept)
+        outcome = _outcome(call, OutcomeKind.ERROR, dump_error, error, kept)
     except Unstorable as unstorable:
         outcome = _unstored(call, OutcomeKind.ERROR, unstorable)
     return CallEnd(Ending(WorkResult.KEPT, outcome, call.current.seconds))
@@ -166,7 +162,7 @@ def leaving(call: FunctionCall, error: BaseException) -> BaseException:
 
 
 def _outcome(
-    call: FunctionCall, kind: OutcomeKind, dump: Callable[..., bytes], *values: Any
+    call: FunctionCall, kind: OutcomeKind, dump: Callable[..., bytes], *values: object
 ) -> Outcome:
     plan = call.plan
     body = dump(*values)
@@ -193,11 +189,6 @@ def _failed(error: BaseException) -> CallEnd:
     """Return the end of a call that failed, with what is noted of that."""
     note = failed_with(error, at=datetime.now(timezone.utc))
     return CallEnd(Ending(WorkResult.FAILED, note))
-
-
-@lru_cache(maxsize=256)
-def _runs_later(kind: type) -> bool:
-    return issubclass(kind, UNRUN)
 
 
 # ------------------------------------------------------------------------- a call that does not run
@@ -263,7 +254,7 @@ def remembered(terms: FunctionTerms, stored: Outcome) -> Any:
     try:
         if kind is not OutcomeKind.ERROR:
             return terms.results.load(outcome.body)
-        error: Exception = wing("kept_exceptions").load_error(outcome.body, terms.kept)
+        error = load_error(outcome.body, terms.kept)
     except Unreadable as unreadable:
         raise ResponseNotStored(
             f"{terms.name} was carried out, but its result cannot be read: {unreadable}"

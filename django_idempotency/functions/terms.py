@@ -20,7 +20,7 @@ from ..core.policy import Policy, Resolved, async_contradiction
 from ..core.records import Guarantee, Record
 from ..core.rules import MADE_BY
 from ..core.selectors import Selector
-from ..core.serialization.results import FunctionResults
+from ..core.serialization.results import Results
 from ..errors import ConfigurationError
 from ..scopes import qualified, realm_of
 from .arguments import Arguments
@@ -45,7 +45,7 @@ class FunctionTerms:
     #: `None`: only the key identifies a call.
     validate: Selector | None
     algorithm: str
-    results: FunctionResults
+    results: Results
     keep_exceptions: tuple[type[Exception], ...]
     on_replay: OnReplay | None
     on_takeover: OnTakeover | None

@@ -98,7 +98,6 @@ setting_changed.connect(_forget)
 
 #: What asks for a wing, in words, and the wing's module.
 WINGS = {
-    "kept_exceptions": ("keep_exceptions", "django_idempotency.contrib.kept_exceptions.storing"),
     "monitoring": ("--format textfile", "django_idempotency.contrib.monitoring.textfile"),
 }
 

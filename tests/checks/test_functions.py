@@ -10,7 +10,6 @@ from django.db.models import Model
 from django_idempotency import idempotent_function
 from django_idempotency.checks.policies import check_functions
 from django_idempotency.functions import terms
-from django_idempotency.runtime import wings
 
 from .conftest import Configure, hints, said
 
@@ -39,25 +38,6 @@ def test_what_is_in_order(configure: Configure) -> None:
 
     assert check_functions() == []
     assert len(terms.declared()) == 2
-
-
-@pytest.mark.parametrize(
-    ("name", "given"),
-    [
-        ("kept_exceptions", {"keep_exceptions": KeyError}),
-    ],
-)
-def test_a_wing_that_is_not_there(
-    configure: Configure, monkeypatch: pytest.MonkeyPatch, name: str, given: dict[str, Any]
-) -> None:
-    """E035 for a function whose terms ask for it."""
-    configure(STORES=STORES)
-    monkeypatch.setitem(wings.WINGS, name, (name, "django_idempotency.contrib.gone.away"))
-
-    @idempotent_function(guarantee="lease", store="outside", key_prefix="one", **given)
-    def one() -> None: ...
-
-    assert "needs django_idempotency.contrib.gone.away" in said(check_functions())["E035"]
 
 
 class Row(Model):

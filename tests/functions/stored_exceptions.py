@@ -141,7 +141,7 @@ def errors() -> list[Exception]:
 if __name__ == "__main__":
     settings.configure()
     django.setup()
-    from django_idempotency.contrib.kept_exceptions.storing import dump_error
+    from django_idempotency.functions.kept_exceptions import dump_error
 
     # Under the name that its classes have elsewhere.
     from . import stored_exceptions as itself  # noqa: PLW0406

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_idempotency.contrib.kept_exceptions.storing import dump_error, load_error
+from django_idempotency.functions.kept_exceptions import dump_error, load_error
 
 from ..core.serialization.stored_values import recorded
 from .stored_exceptions import STORED, errors

@@ -12,7 +12,6 @@ from asgiref.sync import async_to_sync
 
 from ... import conf
 from ...core.records import Record
-from ...core.serialization.annotations import TypeCollector
 from ...core.serialization.results import Results, Unreadable, Unstorable
 from ...errors import IdempotencyError, OperationCancelled
 from ...functions.running import arun, run
@@ -65,6 +64,4 @@ def finish(record: Record, stored: bytes) -> str:
 
 @lru_cache(maxsize=256)
 def _format(terms: FunctionTerms) -> Results:
-    collector = TypeCollector()
-    collector.arguments(terms.function)
-    return Results(collector.found, root="arguments")
+    return Results(lambda named: named.follow(terms.function, returned=False), root="arguments")

@@ -17,12 +17,12 @@ from django.db import IntegrityError, connections, router, transaction
 from ...core.records import shortened
 from ...core.serialization.results import Unreadable
 from ...errors import StepResultNotStored
+from ...functions.kept_exceptions import load_error
 from ...instrumentation.meters import Metric
 from ...stores.base import BaseStore
 from ...stores.orm.clock import Clock
 from ..at_rest import columns
 from ..at_rest.sealed import CannotOpen
-from ..kept_exceptions.storing import load_error
 from .models import Step
 from .rules import BARRIER_NAME, OWING, StepState
 from .terms import StepTerms, function_at, results_of

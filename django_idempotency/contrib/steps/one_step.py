@@ -21,10 +21,10 @@ from ...errors import (
     StepResultNotStored,
     StepsChanged,
 )
+from ...functions.kept_exceptions import dump_error
 from ...runtime.current_step import RunningStep
 from ...runtime.decisions import HoldForReview, RunAgain, UseResult
 from ...runtime.handle import HELD_FOR
-from ..kept_exceptions.storing import dump_error
 from .actions import Actions, Call, Query, only_in
 from .doubt import Asked
 from .journal import STEPS, PositionTaken, load, load_kept

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.utils.module_loading import import_string
 
-from ...core.serialization.results import FunctionResults, results_for
+from ...core.serialization.results import Results, results_for
 from ...errors import ConfigurationError
 from ...functions.terms import exception_classes
 from .rules import Repeats
@@ -124,7 +124,7 @@ class StepTerms:
         return not self.is_here and (self.undo is not None or self.repeats is Repeats.AT_MOST_ONCE)
 
     @property
-    def results(self) -> FunctionResults:
+    def results(self) -> Results:
         """How its results are stored. An undo may have to read them in another process."""
         return results_of(
             None if self.undo is not None and path_of(self.function) == "" else self.function
@@ -177,7 +177,7 @@ def function_at(path: str) -> Callable[..., Any] | None:
 
 
 @lru_cache(maxsize=512)
-def results_of(function: Callable[..., Any] | None) -> FunctionResults:
+def results_of(function: Callable[..., Any] | None) -> Results:
     """Return how the results of a step's function are stored. Those of a block are plain data."""
     return results_for(_untyped if function is None else function)
 

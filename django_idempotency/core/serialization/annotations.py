@@ -2,181 +2,124 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-import types
-from collections.abc import Callable, Iterator, Mapping
-from enum import Enum
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from inspect import unwrap
+from types import SimpleNamespace
 from typing import (
     Annotated,
     Any,
-    ClassVar,
-    ForwardRef,
     Literal,
-    TypeVar,
     get_args,
     get_origin,
     get_type_hints,
 )
 
-from .codecs import codec_of, name_of
-
-
-class Unknown:
-    """Replaces a name that cannot be resolved, so that the rest of its annotation can be."""
-
-    def __class_getitem__(cls, item: object) -> type[Unknown]:
-        return cls
+from .codecs import Codec, codec_of
 
 
 class TypeCollector:
-    """A walk through annotations. `found` are the classes, `unresolved` the names that stood for
-    nothing.
+    """A walk through annotations. `found` are the classes and their rows, `unresolved` the names
+    that stood for nothing.
     """
 
     def __init__(self) -> None:
-        self.found: set[type] = set()
+        self.found: dict[type, Codec] = {}
         self.unresolved: set[str] = set()
-        self._seen: list[Any] = []
-        self._names: dict[str, Any] = {}
+        self._seen: list[object] = []
 
-    def returned(self, function: Callable[..., Any]) -> None:
-        """Follow a function's return annotation, also where it is a string.
+    @property
+    def gaps(self) -> str:
+        """Say which names stood for nothing; "" if all are known."""
+        names = ", ".join(sorted(self.unresolved))
+        return names and (
+            f" Of the annotations, this could not be resolved: {names} (imported for the type "
+            "checker only?)."
+        )
 
-        Its arguments need not resolve.
+    def follow(self, function: Callable[..., object], *, returned: bool) -> None:
+        """Follow a function's return annotation, or those of its arguments.
+
+        They may be strings, and the others need not resolve.
         """
         function = _plain(function)
-        annotations = getattr(function, "__annotations__", {})
-        if "return" in annotations:
-            self._follow(function, {"return": annotations["return"]})
-
-    def arguments(self, function: Callable[..., Any]) -> None:
-        """Follow the annotations of a function's arguments."""
-        function = _plain(function)
-        annotations = getattr(function, "__annotations__", {})
-        self._follow(
-            function, {name: hint for name, hint in annotations.items() if name != "return"}
+        owner = SimpleNamespace(
+            __annotations__={
+                name: annotation
+                for name, annotation in getattr(function, "__annotations__", {}).items()
+                if (name == "return") is returned
+            },
+            __globals__=getattr(function, "__globals__", {}),
         )
+        for part in self._hints(owner):
+            self.annotation(part)
 
-    def annotation(self, annotation: Any) -> None:
+    def annotation(self, annotation: object) -> None:
         """Follow one resolved annotation."""
-        origin = get_origin(annotation)
-        if origin is Literal:
-            self.found.update(
-                type(member) for member in get_args(annotation) if isinstance(member, Enum)
-            )
-        elif isinstance(annotation, type) and origin is None:
-            self._once(annotation, self.attributes)
-        elif (
-            type(annotation).__name__ == "TypeAliasType"
-        ):  # type X = ..., of typing or typing_extensions
-            self._once(annotation, self._alias)
-        elif isinstance(annotation, ForwardRef):
-            self.unresolved.add(annotation.__forward_arg__)
-        else:
-            for part in _parts(annotation, origin):
-                self.annotation(part)
-
-    def attributes(self, cls: type) -> None:
-        """Take a class that can be stored, and follow the annotations of its attributes."""
-        if codec_of(cls) is not None:
-            self.found.add(cls)
-        if issubclass(cls, Enum) or not (
-            cls in self.found or issubclass(cls, (dict, BaseException))
-        ):
+        if any(annotation is seen for seen in self._seen):
             return
-        for base in cls.__mro__:
-            for generic in base.__dict__.get("__orig_bases__", ()):
-                for part in get_args(generic):
-                    self.annotation(part)
-        for part in self._attributes(cls):
-            self.annotation(part)
-
-    def _attributes(self, cls: Any) -> Iterator[Any]:
-        # Pydantic resolves them: at the latest here, if no instance was made yet.
-        if hasattr(cls, "model_fields"):
-            cls.model_rebuild(raise_errors=False)
-            yield from (field.annotation for field in cls.model_fields.values())
+        self._seen.append(annotation)
+        if isinstance(annotation, type) and get_origin(annotation) is None:
+            self.attributes(annotation)
             return
-        yield from self._hints(cls, vars(cls)).values()
-        yield from (field.type for field in getattr(cls, "__attrs_attrs__", ()))
-
-    def _follow(self, function: Any, annotations: dict[str, Any]) -> None:
-        self._names = dict(_surroundings(function))
-        owner = types.SimpleNamespace(
-            __annotations__=annotations, __globals__=getattr(function, "__globals__", {})
-        )
-        for part in self._hints(owner, {}).values():
-            self.annotation(part)
-
-    def _alias(self, alias: Any) -> None:
         try:
-            value = alias.__value__
-        except NameError as error:
+            parts = _parts(annotation)
+        except NameError as error:  # of a `type X = ...`
             self.unresolved.add(str(error.name))
         else:
-            self.annotation(value)
+            for part in parts:
+                self.annotation(part)
 
-    def _once(self, what: Any, follow: Callable[[Any], None]) -> None:
-        if not any(what is seen for seen in self._seen):
-            self._seen.append(what)
-            follow(what)
+    def attributes(self, cls: Any) -> None:
+        """Take a class that can be stored, and follow the annotations of its attributes."""
+        codec = codec_of(cls)
+        if codec is not None:
+            self.found[cls] = codec
+        elif not issubclass(cls, (dict, BaseException)):
+            return
+        if hasattr(cls, "model_rebuild"):
+            # Pydantic resolves them: at the latest here, if no instance was made yet.
+            cls.model_rebuild(raise_errors=False)
+        fields = getattr(cls, "model_fields", {}).values()
+        for part in [field.annotation for field in fields] or self._hints(cls):
+            self.annotation(part)
 
-    def _hints(self, owner: Any, inside: Mapping[str, Any]) -> dict[str, Any]:
-        """Resolve annotations; an undefined name becomes `Unknown`."""
-        known: dict[str, Any] = {}
+    def _hints(self, owner: object) -> Iterable[object]:
+        """Resolve annotations. A tuple stands for a name that is undefined: it names no class."""
+        unknown: dict[str, object] = {}
         while True:
             try:
-                return get_type_hints(owner, localns=known or None, include_extras=True)
+                return get_type_hints(owner, localns=unknown or None, include_extras=True).values()
             except NameError as error:
-                if error.name is None or error.name in known:
-                    return {}
-                known[error.name] = inside.get(error.name, self._names.get(error.name, Unknown))
-                if known[error.name] is Unknown:
-                    self.unresolved.add(error.name)
+                name = str(error.name)
+                if name in unknown:
+                    return []
+                unknown[name] = tuple
+                self.unresolved.add(name)
             except Exception:  # noqa: BLE001 - an annotation may be any expression, and this one cannot be evaluated
-                self.unresolved.add(
-                    name_of(owner) if isinstance(owner, type) else str(owner.__annotations__)
-                )
-                return {}
+                self.unresolved.add(str(owner.__annotations__))
+                return []
 
 
-def _parts(annotation: Any, origin: Any) -> tuple[Any, ...]:
+#: What a NewType, a TypeVar and a `type X = ...` stand for.
+_STANDS_FOR = ("__supertype__", "__bound__", "__default__", "__value__")
+
+
+def _parts(annotation: Any) -> Sequence[object]:
     """Return the parts of an annotation that is not a class."""
+    origin = get_origin(annotation)
+    args = get_args(annotation)
+    if origin is Literal:
+        return [type(member) for member in args]
     if origin is Annotated:
-        return (annotation.__origin__,)
-    if origin is not None and origin is not ClassVar:
-        return (origin, *get_args(annotation))
-    if isinstance(annotation, TypeVar):
-        return (
-            annotation.__bound__,
-            *annotation.__constraints__,
-            getattr(annotation, "__default__", None),
-        )
-    return (annotation.__supertype__,) if hasattr(annotation, "__supertype__") else ()  # NewType
+        return args[:1]
+    stands_for = (getattr(annotation, name, None) for name in _STANDS_FOR)
+    return [*stands_for, *getattr(annotation, "__constraints__", ()), origin, *args]
 
 
 def _plain(function: Any) -> Any:
-    """Return the function under wrappers, partials, methods and callable objects."""
-    while True:
-        function = inspect.unwrap(getattr(function, "__func__", function))
-        if isinstance(function, functools.partial):
-            function = function.func
-        elif hasattr(function, "__code__") or not hasattr(type(function).__call__, "__code__"):
-            return function
-        else:
-            function = type(function).__call__
-
-
-def _surroundings(function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what a string annotation may name beside globals: type parameters, and what the
-    function closes over.
-    """
-    for parameter in getattr(function, "__type_params__", ()):
-        yield parameter.__name__, parameter
-    cells = getattr(function, "__closure__", None) or ()
-    for name, cell in zip(function.__code__.co_freevars if cells else (), cells, strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
+    """Return the function under wrappers, partials and callable objects."""
+    function = unwrap(function)
+    if isinstance(function, partial):
+        return _plain(function.func)
+    return function if hasattr(function, "__code__") else type(function).__call__

@@ -60,14 +60,6 @@ def waited_for_a_transaction(error: Error) -> bool:
     return sqlstate(error) == "55P03" and bool(getattr(diagnosis, "context", None))
 
 
-def timed_out(error: BaseException) -> bool:
-    """Has InnoDB waited too long for a lock?
-
-    By its settings it has rolled back the statement, or the transaction.
-    """
-    return errno(error) == 1205
-
-
 def deadlocked(error: Error) -> bool:
     """Has InnoDB rolled back the whole transaction in favour of another?"""
     return errno(error) == DEADLOCK_ERRNO

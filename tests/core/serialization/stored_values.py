@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from django_idempotency.core.serialization.annotations import TypeCollector
+from django_idempotency.core.serialization.codecs import codec_of
 from django_idempotency.core.serialization.results import Results
 
 from . import result_types as of
@@ -142,7 +142,7 @@ MORE: list[tuple[Any, Any]] = [
     (of.Page[of.Level], of.Page[of.Level]([of.Level.LOW])),
     (of.Account, of.Account()),
     (of.Account | None, [None, of.Account(None, of.Money(Decimal("-0")))]),
-    (of.Untyped, of.Untyped(of.Owner("a"))),
+    (of.Untyped | of.Owner, of.Untyped(of.Owner("a"))),
     (of.Loose, of.Loose(the_name="a")),
     (of.Waiting, of.Waiting(behind=of.Behind())),
     (of.Envelope[of.Level], of.Envelope[of.Level](body=of.Level.LOW)),
@@ -169,11 +169,15 @@ def record(path: Path, written: list[bytes]) -> None:
     path.write_text(json.dumps(texts, indent=1) + "\n")
 
 
+def storing(*classes: type, **terms: Any) -> Results:
+    """Return how values of some classes are stored."""
+    rows = {cls: codec for cls in classes if (codec := codec_of(cls)) is not None}
+    return Results(lambda named: named.found.update(rows), **terms)
+
+
 def results_of(annotation: Any) -> Results:
     """Return how values of an annotation are stored."""
-    collector = TypeCollector()
-    collector.annotation(annotation)
-    return Results(collector.found)
+    return Results(lambda named: named.annotation(annotation))
 
 
 if __name__ == "__main__":

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from decimal import Decimal
+from ipaddress import IPv4Network
 from typing import Any
 from uuid import UUID
 
+import pydantic
 import pytest
 
-from django_idempotency.contrib.kept_exceptions.storing import dump_error, load_error
 from django_idempotency.core.serialization.results import Unreadable, Unstorable, results_for
+from django_idempotency.functions.kept_exceptions import dump_error, load_error
 
 from ...support.naming import shown
 from . import result_types as of
@@ -61,19 +63,21 @@ def test_unresolved_names_are_reported() -> None:
         results.dump(of.Owner("a"))
 
 
+def later() -> Later:
+    return Later(1)
+
+
+RESULTS = results_for(later)
+
+
+@dataclass
+class Later:
+    number: int
+
+
 def test_resolved_when_needed() -> None:
     """A class may be defined after the function is decorated."""
-
-    def function() -> Later:
-        return Later(1)
-
-    results = results_for(function)
-
-    @dataclass
-    class Later:
-        number: int
-
-    assert results.load(results.dump(Later(1))) == Later(1)
+    assert RESULTS.load(RESULTS.dump(Later(1))) == Later(1)
 
 
 class Schema:
@@ -141,6 +145,27 @@ def test_a_serializer_that_fails() -> None:
         results.load(results.dump(1))
     with pytest.raises(Unstorable, match="result is a builtins"):
         results_for(bare, (lambda value: object(), id)).dump(1)
+
+
+def test_what_pydantic_knows() -> None:
+    """A TypeAdapter is a serializer for types that the table does not have."""
+    network = pydantic.TypeAdapter(IPv4Network)
+    results = results_for(bare, (network.dump_json, network.validate_json))
+    value = IPv4Network("10.1.0.0/16")
+    assert results.load(results.dump(value)) == value
+    with pytest.raises(Unstorable, match=r"ipaddress.IPv4Network, which cannot be stored"):
+        results_for(bare).dump(value)
+
+
+def test_what_cattrs_knows() -> None:
+    """A converter is one, with its hooks."""
+    converter = pytest.importorskip("cattrs").Converter()
+    converter.register_unstructure_hook(IPv4Network, str)
+    converter.register_structure_hook(IPv4Network, lambda text, _: IPv4Network(text))
+    pair = (converter.unstructure, lambda stored: converter.structure(stored, list[IPv4Network]))
+    results = results_for(bare, pair)
+    value = [IPv4Network("10.1.0.0/16")]
+    assert results.load(results.dump(value)) == value
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from django.utils.functional import lazystr
 from django.utils.safestring import mark_safe
 
 from django_idempotency import idempotent_function
-from django_idempotency.contrib.kept_exceptions.storing import dump_error, load_error
 from django_idempotency.core.serialization.results import Unreadable, Unstorable
 from django_idempotency.functions import current_operation
+from django_idempotency.functions.kept_exceptions import dump_error, load_error
 
 exceptions = pytest.importorskip("rest_framework.exceptions")
 serializers = pytest.importorskip("rest_framework.serializers")
