@@ -38,7 +38,6 @@ settings.configure(
         "django_idempotency.contrib.steps",
         "django_idempotency.contrib.suspects",
         "django_idempotency.contrib.forms",
-        "django_idempotency.contrib.monitoring",
         "django_idempotency.contrib.publishing",
     ],
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},

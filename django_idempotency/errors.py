@@ -737,7 +737,7 @@ class StepsChanged(ConfigurationError):
     """The steps of an operation that broke off are not those of the code that resumes it.
 
     Run the code that began it until such operations have ended, or undo them: `manage.py
-    idempotency_complete --undo REF`.
+    idempotency_resume operations --undo REF`.
     """
 
     delivery = "failed"

@@ -7,19 +7,20 @@ nothing goes stale.
 
 from __future__ import annotations
 
+import io
+import os
 import re
-from argparse import SUPPRESS, Action, ArgumentParser
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from http import HTTPStatus
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
 
 import django
 from django.apps import apps
 from django.conf import settings
 from django.core.management import find_commands, load_command_class
-from django.core.management.base import CommandParser
+from django.core.management.base import BaseCommand
 from reading import reading
 from rows import asked
 
@@ -43,6 +44,7 @@ from django_idempotency.core.dialects import (
     Draft,
     Stripe,
 )
+from django_idempotency.management.parts import Subcommands
 from django_idempotency.stores.check_messages import PREFIX, Finding
 
 Row = tuple[str, ...]
@@ -264,28 +266,16 @@ def written(rows: Iterable[Row]) -> str:
 # ----------------------------------------------------------------------------------------- commands
 
 
-class Arguments:
-    """What a command adds to its parser, in a group or not."""
-
-    def __init__(self) -> None:
-        self.added: list[Action] = []
-
-    def add_argument(self, *flags: Any, **said: Any) -> Action:
-        action = ArgumentParser(add_help=False).add_argument(*flags, **said)
-        if action.help != SUPPRESS:
-            self.added.append(action)
-        return action
-
-    def add_mutually_exclusive_group(self, **_: Any) -> Arguments:
-        return self
-
-    def add_argument_group(self, *_: Any) -> Arguments:
-        return self
+#: Columns of a terminal, as the help of a command is printed.
+COLUMNS = "96"
+#: Django's own options, which every command has.
+_DJANGOS = re.compile(r"\n  --version .*?(?=\n\n)", re.DOTALL)
+_USAGE = re.compile(r"\n? *\[--version\].*?\[--force-color\]", re.DOTALL)
 
 
 def commands() -> str:
-    """Return a section for each command, the core's first: its help, and a table of its own
-    options.
+    """Return a section for each command, the core's first: its help as printed, and that of its
+    subcommands.
     """
     load_wings()
     found = [
@@ -302,29 +292,33 @@ def commands() -> str:
 
 
 def section(app: str, name: str) -> str:
-    command, arguments = load_command_class(app, name), Arguments()
-    command.add_arguments(cast(CommandParser, arguments))
-    positional = [action for action in arguments.added if not action.option_strings]
-    usage = " ".join(
-        [name, *(f"[{each.dest}]" if each.nargs == "?" else each.dest for each in positional)]
-    )
-    wing = f" The app is `{app}`." if "." in app else ""
-    rows = [
-        (
-            f"`{(action.option_strings or [action.dest])[0]}`",
-            _cell(_taken(action)),
-            _cell(action.help),
-        )
-        for action in arguments.added
-    ]
-    return (
-        f"## {name}\n\n{command.help}{wing}\n\n    python manage.py "
-        f"{usage}\n\n{written([('', 'takes', ''), *rows])}"
-    )
+    command = load_command_class(app, name)
+    wing = f"The app is `{app}`.\n\n" if "." in app else ""
+    texts = [helped(command, name)]
+    if isinstance(command, Subcommands):
+        texts += [helped(command, name, subcommand) for subcommand in command.works()]
+    return f"## {name}\n\n{wing}" + "\n\n".join(f"```text\n{text}\n```" for text in texts)
 
 
-def _taken(action: Action) -> object:
-    return ", ".join(map(str, action.choices)) if action.choices else action.metavar
+def helped(command: BaseCommand, name: str, *arguments: str) -> str:
+    """Return what --help prints, without Django's own options."""
+    out = io.StringIO()
+    with redirect_stdout(out), suppress(SystemExit), columns(COLUMNS):
+        command.create_parser("manage.py", name).parse_args([*arguments, "--help"])
+    return _DJANGOS.sub("", _USAGE.sub("", out.getvalue())).strip()
+
+
+@contextmanager
+def columns(wide: str) -> Iterator[None]:
+    """Let a terminal be so wide."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = wide
+    try:
+        yield
+    finally:
+        del os.environ["COLUMNS"]
+        if before is not None:
+            os.environ["COLUMNS"] = before
 
 
 def _cell(text: object) -> str:

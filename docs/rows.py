@@ -524,19 +524,19 @@ ARCHITECTURE = (
         "If Redis is unavailable, somebody is paged.",
         "how-to/metrics.md#idempotencyfrontdown",
         "tests/contrib/metrics/test_fronts.py::test_a_front_that_is_down "
-        "tests/management/test_idempotency_monitoring.py::test_every_alert_is_tested",
+        "tests/docs/test_monitoring.py::test_every_alert_is_tested",
     ),
     Row(
         "Five metrics with thresholds, from 99 % served to rising duplicates.",
         "how-to/metrics.md#operate",
-        "tests/management/test_idempotency_monitoring.py::test_the_rules_and_their_tests_pass "
-        "tests/management/test_idempotency_monitoring.py::test_every_alert_is_tested",
+        "tests/docs/test_monitoring.py::test_the_rules_and_their_tests_pass "
+        "tests/docs/test_monitoring.py::test_every_alert_is_tested",
     ),
     Row(
         "The team hears which clients send no keys.",
         "how-to/metrics.md#idempotencyclientsendsnokeys",
-        "tests/contrib/monitoring/test_clients.py::test_with_a_key_and_without "
-        "tests/management/test_idempotency_monitoring.py::test_every_alert_is_tested",
+        "tests/contrib/metrics/test_clients.py::test_with_a_key_and_without "
+        "tests/docs/test_monitoring.py::test_every_alert_is_tested",
     ),
     Row(
         "Powertools by a header: required, validated, kept for a day.",

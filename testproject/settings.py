@@ -36,7 +36,6 @@ INSTALLED_APPS = [
     "django_idempotency.contrib.client",
     "django_idempotency.contrib.erasing",
     "django_idempotency.contrib.forms",
-    "django_idempotency.contrib.monitoring",
     "django_idempotency.contrib.outbox",
     "django_idempotency.contrib.publishing",
     "django_idempotency.contrib.at_rest",

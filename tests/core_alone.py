@@ -45,7 +45,6 @@ NEED_MORE = {
     "entry_points/test_unprinted.py": "sentry_sdk",
     "http/test_kinds.py": "ninja",
     "instrumentation/test_recipes.py": "sentry_sdk",
-    "management/test_idempotency_monitoring.py": "yaml",
     "management/test_idempotency_routes.py": "ninja",
     "stores/dynamodb/test_store.py": "botocore",
 }

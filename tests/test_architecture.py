@@ -97,7 +97,7 @@ OTHERS = {
     "contrib.graphql": "asgiref django graphql",
     "contrib.grpc": "django google grpc",
     "contrib.issued_keys.rest": "rest_framework",
-    "contrib.metrics": "opentelemetry prometheus_client",
+    "contrib.metrics": "asgiref django opentelemetry prometheus_client",
     "contrib.modern_rest": "asgiref django dmr",
     "contrib.ninja": "asgiref django ninja ninja_extra",
     "contrib.ninja.openapi": "django ninja",
@@ -132,7 +132,6 @@ NAMING = {
         "runtime.handle.OF_APPS",
         "runtime.registry.WRAPPERS",
     ),
-    "runtime.wings.WINGS",
     "checks.settings._encryption",
 }
 

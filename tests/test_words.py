@@ -28,13 +28,12 @@ SHOWING = [
     *(ROOT / "inspection").rglob("*.py"),
     *(ROOT / "management").rglob("*.py"),
     *(ROOT / "contrib/act_by_key").rglob("*.py"),
-    *(ROOT / "contrib/monitoring").glob("*.py"),
     *(ROOT / "templates").rglob("*.html"),
     ROOT / "signals.py",
     ROOT / "core/states.py",
     ROOT / "functions/handle.py",
-    ROOT / "contrib/monitoring/rules.yml",
-    ROOT / "contrib/monitoring/dashboard.json",
+    DOCS / "monitoring/rules.yml",
+    DOCS / "monitoring/dashboard.json",
 ]
 #: The pages whose tables list states, events or problems.
 PAGES = (
@@ -59,7 +58,7 @@ def texts(file: Path) -> Iterator[str]:
             yield node.value
 
 
-@pytest.mark.parametrize("file", SHOWING, ids=lambda file: str(file.relative_to(ROOT)))
+@pytest.mark.parametrize("file", SHOWING, ids=lambda file: str(file.relative_to(ROOT.parent)))
 def test_no_other_word_in_code(file: Path) -> None:
     """Admin, commands, figures, signals and what programs ask."""
     assert [text for text in texts(file) if OTHERS.search(text)] == []

@@ -9,6 +9,7 @@ from typing import Any
 from django.contrib import admin
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.models import Case, F, TextField, Value, When
+from django.db.models.functions import Coalesce
 from django.utils import formats, timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -154,13 +155,17 @@ class Columns(ModelAdmin):
             return ""
         return _("for %s") % span(record.read_at - record.lease_until)
 
-    @admin.display(description=_("created"))
+    @admin.display(description=_("last change"), ordering=Coalesce("completed_at", "lease_until"))
     def life(self, row: IdempotencyRecord) -> SafeString:
+        """Show when a record was completed, or how long ago first claimed.
+
+        It is sorted by that, or by the end of the newest lease: no column has each change.
+        """
         if row.status != Status.COMPLETED or row.completed_at is None:
             return moment(row.created_at, brief=True)
         seconds = max((row.completed_at - row.created_at).total_seconds(), 0)
         took = f"{seconds * 1000:,.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"
-        return two_lines(moment(row.created_at, brief=True), _("done in %s") % took)
+        return two_lines(moment(row.completed_at, brief=True), _("done in %s") % took)
 
     @admin.display(description=_("response"))
     def answer(self, row: IdempotencyRecord) -> SafeString:

@@ -10,6 +10,7 @@ counted.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -17,14 +18,15 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone as django_timezone
 from django.utils.translation import gettext_lazy as _
 
-from .. import conf
-from ..core.records import CALL_METHOD
+from ..core.records import CANCELLATION, HELD, UNDONE, Guarantee, Outcome, Status
+from ..core.states import ATOMIC_PATIENCE, RecordState
 from ..inspection.beginnings import beginning, by_primary_key
+from ..inspection.status import DISPLAYS, STATUSES
 from ..models import IdempotencyRecord
 from .panels import PANELS
 from .searching import Search, parse
@@ -83,46 +85,48 @@ class RetentionFilter(admin.SimpleListFilter):
         yield from others
 
 
-class MethodFilter(admin.SimpleListFilter):
-    """The configured methods, and the one of functions: querying the table for those in use would
-    scan it.
-    """
+class StateFilter(admin.SimpleListFilter):
+    """The states that labels name."""
 
-    title = _("method")
-    parameter_name = "method"
+    title = _("state")
+    parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin) -> Choices:
-        return [(method, method) for method in self._known()]
+        return [(state.value, shown.label) for state, shown in DISPLAYS.items()]
 
     def queryset(self, request: HttpRequest, queryset: Records) -> Records:
-        return queryset.filter(method=self.value()) if self.value() in self._known() else queryset
+        value = self.value()
+        if value not in STATUSES:
+            return queryset
+        return queryset.filter(in_state(RecordState(value), datetime.now(timezone.utc)))
 
-    def _known(self) -> tuple[str, ...]:
-        return (*conf.get("METHODS"), CALL_METHOD)
+
+def in_state(state: RecordState, now: datetime) -> Q:
+    """Return what finds the records in a state: what `core.states` reads of one, in columns."""
+    free = Q(status=Status.FREE.value)
+    running = Q(status=Status.RUNNING.value)
+    done = Q(status=Status.COMPLETED.value)
+    leased = Q(lease_until__gt=now)
+    waited_for = Q(guarantee=Guarantee.ATOMIC.value, lease_until__gt=now - ATOMIC_PATIENCE)
+    held = _marked(HELD)
+    cancelled = _marked(CANCELLATION) | _marked(UNDONE)
+    expired = Q(expires_at__lte=now) & ~(running & leased)
+    found = {
+        RecordState.FREE: free & Q(digest=b""),
+        RecordState.FAILED: free & ~Q(digest=b""),
+        RecordState.RUNNING: running & (leased | waited_for),
+        RecordState.ABANDONED: running & ~(leased | waited_for),
+        RecordState.COMPLETED: done & ~held & ~cancelled,
+        RecordState.HELD: done & held,
+        RecordState.CANCELLED: done & cancelled,
+    }
+    return expired if state is RecordState.EXPIRED else found[state] & ~expired
 
 
-class ResponseFilter(admin.SimpleListFilter):
-    title = _("response status")
-    parameter_name = "response"
-
-    def lookups(self, request: HttpRequest, model_admin: ModelAdmin) -> Choices:
-        return [
-            ("2", _("2xx success")),
-            ("3", _("3xx redirect")),
-            ("4", _("4xx refusal")),
-            ("5", _("5xx failure")),
-            ("none", _("No response")),
-        ]
-
-    def queryset(self, request: HttpRequest, queryset: Records) -> Records:
-        match self.value():
-            case "2" | "3" | "4" | "5" as first:
-                return queryset.filter(
-                    response_status__range=(int(first) * 100, int(first) * 100 + 99)
-                )
-            case "none":
-                return queryset.filter(response_status=None)
-        return queryset
+def _marked(outcome: Outcome) -> Q:
+    """Find the records whose headers begin with a mark that no response has."""
+    mark = json.dumps(outcome.headers[0])
+    return Q(response_status=outcome.status, response_headers__contains=mark)
 
 
 class RecordChangeList(ChangeList):
@@ -134,7 +138,14 @@ class RecordChangeList(ChangeList):
     searched: Search | None = None
 
     def get_ordering(self, request: HttpRequest, queryset: Records) -> list[Any]:
-        return ["-purge_at", "-pk"]  # ignores ?o=: any other order would sort the table
+        """Return the order of the index, and before it that of the last change, if it is asked for:
+        then the first `SCANNED` rows of the window are sorted. Any other would sort the table.
+        """
+        by_change = [
+            each for each in super().get_ordering(request, queryset) if not isinstance(each, str)
+        ]
+        self.resorted = bool(by_change)
+        return [*by_change, "-purge_at", "-pk"]
 
     def get_queryset(
         self, request: HttpRequest, exclude_parameters: list[str | None] | None = None
@@ -157,7 +168,7 @@ class RecordChangeList(ChangeList):
             self.windowed = True
             queryset = queryset.filter(searched.condition())
         filtered = searched is not None or set(self.get_filters_params()) - {"kept"}
-        return self._bounded(request, queryset) if filtered else queryset
+        return self._bounded(request, queryset) if filtered or self.resorted else queryset
 
     def _begun(self, searched: Search) -> Records | None:
         """Return the records whose ids begin with what was searched, where the primary key finds

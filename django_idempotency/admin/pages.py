@@ -37,7 +37,7 @@ from ..stores.orm.clock import Clock
 from .columns import Columns, failure_of, noting
 from .interventions import may, on_page, on_ticked
 from .links import people
-from .listing import MethodFilter, RecordChangeList, Records, ResponseFilter, RetentionFilter
+from .listing import RecordChangeList, Records, RetentionFilter, StateFilter
 from .panels import ADDED_VERBS, PAGES, PANELS, Page
 
 
@@ -53,10 +53,10 @@ class IdempotencyRecordAdmin(Columns, ReadOnlyAdmin):
 
     list_display = ("identity", "state_and_guarantee", "answer", "request", "life")
     list_display_links = ("identity",)
-    list_filter = (RetentionFilter, "status", "guarantee", MethodFilter, ResponseFilter)
-    lookups = ("kept", "status__exact", "guarantee__exact", "method", "response")
+    list_filter = (RetentionFilter, StateFilter, "guarantee")
+    lookups = ("kept", "state", "guarantee__exact")
     list_per_page = 50
-    sortable_by = ()
+    sortable_by = ("life",)
     show_facets = admin.ShowFacets.NEVER  # each would count the table
     search_fields = ("key",)  # shows the search bar; how it searches: listing.py
     search_help_text = _(

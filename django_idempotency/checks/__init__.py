@@ -40,15 +40,12 @@ DEPLOYED = (
     f"{_WINGS}tenants.checks.check_hosts",
     f"{_OURS}servers.check_servers",
 )
-#: With our tag, too, Django 6.1 would always connect for it.
-MIGRATIONS = f"{_OURS}databases.check_migrations"
 
 
 def register() -> None:
     """Register the checks with Django."""
     for path, tags in CHECKS.items():
         checks.register(named(path), TAG, *tags)
-    checks.register(named(MIGRATIONS), checks.Tags.database)
     for path in DEPLOYED:
         checks.register(named(path), TAG, checks.Tags.security, deploy=True)
 

@@ -22,7 +22,7 @@ from ..core.records import Guarantee
 from ..core.selectors import Selector
 from ..errors import ConfigurationError
 from ..http.admission import compile_expressions
-from ..http.exemptions import parsed
+from ..http.exemptions import exemptions
 from ..http.plan import plan_of
 from ..http.routes import policy_at
 from ..http.selection import compiled
@@ -99,7 +99,7 @@ class E064(Finding):
 
 
 class E068(Finding):
-    """IDEMPOTENCY["EXEMPT"] cannot be read: %(problem)s.
+    """The routes that are exempt cannot be read: %(problem)s.
 
     Type "EXEMPT": ["namespace:admin", "module:shop.webhooks", "path:/webhooks/"], or leave it out.
     """
@@ -110,15 +110,6 @@ class E087(Finding):
 
     Type other values in IDEMPOTENCY: a field that is named here is the setting of that name in
     capitals, such as "TTL" for ttl.
-    """
-
-
-class W087(Finding):
-    """IDEMPOTENCY["HEADER"] = %(value)s counts for the profile "default" only: "%(name)s" has its
-    key in the %(carrier)s %(field)s.
-
-    Take "HEADER" out. To change the name, make a subclass with another field, and type its dotted
-    path as "PROFILE".
     """
 
 
@@ -170,7 +161,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         *_routes(),
     ]
     wrong += [*_encryption()] or check_stores()  # without its keys no store can be built
-    return [*(wrong or _together()), *_header()]
+    return wrong or [*_together()]
 
 
 def after_settings(
@@ -325,15 +316,10 @@ def _routes() -> Iterator[CheckMessage]:
 
 
 def _exemptions() -> Iterator[CheckMessage]:
-    entries = conf.get("EXEMPT")
-    if not isinstance(entries, (list, tuple)):
-        yield E068(problem=f"it is {type_named(entries)}, not a list")
-        return
-    for entry in entries:
-        try:
-            parsed(entry)
-        except Exception as error:  # noqa: BLE001 - importing runs the project's code
-            yield E068(problem=" ".join(str(error).split()).rstrip("."))
+    try:
+        exemptions()
+    except Exception as error:  # noqa: BLE001 - importing runs the project's code
+        yield E068(problem=" ".join(str(error).split()).rstrip("."))
 
 
 # ----------------------------------------------------------------------------------------- together
@@ -358,11 +344,3 @@ def _together() -> Iterator[CheckMessage]:
         plan_of(WholePolicy(**{field: conf.imported(field.upper()) for field in FIELDS})).compile()
     except (ConfigurationError, ImproperlyConfigured, ValueError) as error:
         yield E087(problem=error)
-
-
-def _header() -> Iterator[CheckMessage]:
-    with suppress(Exception):  # reported above, with the setting that is wrong
-        profile = conf.profile_of()
-        if "HEADER" in conf.project_settings() and profile.name != conf.DEFAULTS["PROFILE"]:
-            value = shown(conf.get("HEADER"))
-            yield W087(value=value, name=profile.name, field=profile.field, carrier=profile.carrier)

@@ -65,7 +65,7 @@ class Erased:
 
 class Housekeeping(Extension):
     """An extension that stores what belongs to a person, or is sealed: what `idempotency_erase` and
-    `idempotency_reseal` ask.
+    `idempotency_stores reseal` ask.
     """
 
     def add_erase_arguments(self, parser: CommandParser) -> Iterable[str]:

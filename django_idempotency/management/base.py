@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError
 
 from .. import conf
@@ -17,6 +17,7 @@ from ..inspection.failures import MISCONFIGURED, advice, reason
 from ..runtime.registry import stores
 from ..stores.base import BaseStore
 from .arguments import add_store, positive
+from .parts import HelpedCommand
 
 #: Seconds between two lines of progress without a terminal.
 PACE = 5.0
@@ -28,7 +29,7 @@ MOST_LOST = 5
 T = TypeVar("T")
 
 
-class ProgressCommand(BaseCommand):
+class ProgressCommand(HelpedCommand):
     """A command that says how far it is. Call `begin()` first."""
 
     verbosity: int

@@ -1,11 +1,7 @@
-"""Wings: what folders of `contrib/` add. The core imports none of them at its top.
+"""What optional apps add to the core.
 
-A wing that is an app has an `Extension` as its app config's `extension`, and the core knows none of
-those by name. Without the app nothing is asked. A wing that an option asks for, of a policy, a
-function, a setting or a command, is in `WINGS`: what asks for one gets it by `wing()`, which raises
-without its folder. The plan of a view or a function gets what screens, decides and keeps before
-anything is claimed, and `manage.py check` makes the plan; what only a replay needs, the replay
-gets.
+An app config has an `Extension` as its `extension`, and the core knows none of those by name.
+Without the app nothing is asked.
 """
 
 from __future__ import annotations
@@ -13,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.apps import apps
 from django.core.signals import setting_changed
-
-from ..errors import ConfigurationError
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -92,24 +85,3 @@ def _forget(*, setting: str, **_: Any) -> None:
 
 
 setting_changed.connect(_forget)
-
-
-# ------------------------------------------------- of an option of a policy, a setting or a command
-
-#: What asks for a wing, in words, and the wing's module.
-WINGS = {
-    "monitoring": ("--format textfile", "django_idempotency.contrib.monitoring.textfile"),
-}
-
-
-def wing(name: str) -> Any:
-    """Return the module of a wing. Raises `ConfigurationError` if it is not there."""
-    option, module = WINGS[name]
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        if not f"{module}.".startswith(f"{error.name}."):
-            raise
-        raise ConfigurationError(
-            f"{option} needs {module}, which this package does not have."
-        ) from error

@@ -166,8 +166,6 @@ class BaseStore(ABC):
     using: Any = None
     #: The database in which its records are rows of `IdempotencyRecord`, or `None`.
     rows_in: str | None = None
-    #: The module of its driver, and our extra that installs it.
-    driver: ClassVar[tuple[str, str] | None] = None
     #: Which of its OPTIONS are aliases of other stores? Those stores are passed instead.
     nested: ClassVar[tuple[str, ...]] = ()
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def bank_client() -> httpx.Client:
-    """Return a client of the bank. `manage.py idempotency_resume` uses it, too."""
+    """Return a client of the bank. `manage.py idempotency_resume calls` uses it, too."""
     from django_idempotency.contrib.client.httpx import IdempotentClient
 
     return IdempotentClient("bank", base_url=settings.BANK_URL, trust_env=False)

@@ -1,4 +1,4 @@
-"""Publish the outbox to RabbitMQ: `manage.py relay_outbox --publisher
+"""Publish the outbox to RabbitMQ: `manage.py idempotency_relay --publisher
 testproject.payments.broker.RabbitMQ`.
 """
 

@@ -25,12 +25,14 @@ def page_of(ticket: Ticket, verb: str = "change") -> str:
     return reverse(f"admin:django_idempotency_idempotencyrecord_{verb}", args=[ticket.id])
 
 
-def completed(body: Any = b"{}", headers: Any = JSON, **fields: Any) -> Ticket:
+def completed(
+    body: Any = b"{}", headers: Any = JSON, outcome: Outcome | None = None, **fields: Any
+) -> Ticket:
     """Store a response under a key, as a request would."""
     ticket = atomic_ticket(**{"key": uuid4().hex, **fields})
     operation = Call(ticket=ticket).operation
     operation.open()
-    outcome = Outcome(status=201, headers=headers, body=body)
+    outcome = outcome or Outcome(status=201, headers=headers, body=body)
     operation.settle(Ending(WorkResult.KEPT, outcome, succeeded=True))
     return ticket
 

@@ -15,7 +15,9 @@ from django_idempotency.admin import listing
 from django_idempotency.core.at_rest import hashed_scope
 from django_idempotency.core.conclusions import Ending, WorkResult
 from django_idempotency.core.failures import failed_with
-from django_idempotency.core.records import Guarantee
+from django_idempotency.core.records import CANCELLATIONS, HELD, Guarantee
+from django_idempotency.core.states import RecordState
+from django_idempotency.models import IdempotencyRecord
 from django_idempotency.scopes import hashed, qualified
 from django_idempotency.testing.tickets import NOW
 from tests.admin.helpers import LIST, admin_of, completed, released, running, staff, text_of
@@ -45,7 +47,7 @@ class TestList:
 
     @pytest.mark.parametrize(
         "query",
-        ["?status__exact=2", "?method=POST", "?response=2", "?guarantee__exact=atomic", "?q=k"],
+        ["?state=completed", "?state=held", "?guarantee__exact=atomic", "?o=-5", "?q=k"],
     )
     def test_a_filter_costs_one_statement_more(self, boss: Client, query: str) -> None:
         """A filter adds one statement, which asks the index where the first 20,000 rows of the
@@ -64,7 +66,7 @@ class TestList:
         """Rows after the first SCANNED are not examined."""
         first, *_ = [completed(ttl=ttl) for ttl in (1000, 2000, 3000)]
         monkeypatch.setattr(listing, "SCANNED", 2)
-        response = boss.get(f"{LIST}?method=POST")
+        response = boss.get(f"{LIST}?state=completed")
         assert len(keys(response)) == 2
         assert first.key not in keys(response)
         assert "Choose a narrower one" in text_of(response)
@@ -117,10 +119,39 @@ class TestList:
         assert boss.get(f"{LIST}?{lookup}").status_code == 400
 
     @pytest.mark.parametrize(
-        "query", ["kept=x", "method=x%00", "response=9", "status__exact=x", "q=%00", "q=a%00+b"]
+        "query", ["kept=x", "state=x%00", "state=9", "o=x", "q=%00", "q=a%00+b"]
     )
     def test_odd_filters(self, boss: Client, query: str) -> None:
         assert boss.get(f"{LIST}?{query}", follow=True).status_code == 200
+
+    def test_sorted_by_the_last_change(self, boss: Client) -> None:
+        """The newest completion first; what runs goes by the end of its lease."""
+        first = completed(ttl=9000)
+        runs = running(lease=600, ttl=8000)
+        last = completed(ttl=1000)
+        for order, expected in (("-5", [runs, last, first]), ("5", [first, last, runs])):
+            assert keys(boss.get(f"{LIST}?o={order}")) == [ticket.key for ticket in expected]
+        assert "sorted descending" in text_of(boss.get(f"{LIST}?o=-5"))
+
+    def test_every_state_can_be_chosen(self, boss: Client) -> None:
+        """The filter finds the records with that label, and no other; together they are all."""
+        completed()
+        released()
+        running(lease=60)
+        running(guarantee=Guarantee.LEASE)
+        released(WorkResult.DROPPED)
+        completed(ttl=-60)
+        running(guarantee=Guarantee.LEASE, ttl=-60)
+        running(lease=60, ttl=-60)
+        for outcome in (HELD, *CANCELLATIONS):
+            completed(outcome=outcome)
+        found = 0
+        for state in RecordState:
+            shown = text_of(boss.get(f"{LIST}?kept=all&state={state.value}"))
+            labels = re.findall(r'idempotency-label (\w+)"', shown)
+            assert set(labels) == {state.value}
+            found += len(labels)
+        assert found == IdempotencyRecord.objects.count() == 11
 
     def test_labels(self, boss: Client) -> None:
         """Each status is derived from the stored one together with its deadlines."""
@@ -172,7 +203,7 @@ class TestSearch:
         ticket = completed(scope="user:auth.user:7", key="order-42", ttl=-60)
         completed()
         with CaptureQueriesContext(connection) as queries:
-            response = boss.get(f"{LIST}?q=user:auth.user:7+order-42&method=PUT")
+            response = boss.get(f"{LIST}?q=user:auth.user:7+order-42&state=free")
         assert keys(response) == [ticket.key]
         assert not [query["sql"] for query in queries if "scope' =" in query["sql"]]
 
@@ -329,9 +360,9 @@ class TestScale:
             "?kept=all",
             "?kept=hour",
             "?p=40",
-            "?method=POST",
+            "?state=completed",
             "?q=key-19999",
-            "?status__exact=0",
+            "?state=free",
         ],
     )
     def test_the_list_walks_the_index(

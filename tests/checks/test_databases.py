@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,42 +12,18 @@ from django.core import checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.db import OperationalError, connection, connections
-from django.db.migrations.recorder import MigrationRecorder
 from pytest_django import Settings
 
-from django_idempotency.checks.databases import check_databases, check_migrations
+from django_idempotency.checks.databases import check_databases
 from django_idempotency.checks.servers import check_servers
 from django_idempotency.stores.orm import dialects
 from django_idempotency.stores.orm.checks import check_server
 from django_idempotency.stores.orm.dialects import Dialect, PostgreSQL
 
-from .conftest import Configure, hints
+from .conftest import hints
 
 ORM = "django_idempotency.stores.orm.ORMStore"
 OUTSIDE = "tests.checks.backends.OutsideStore"
-
-AddDatabase = Callable[..., None]
-
-
-@pytest.fixture
-def add_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[AddDatabase]:
-    """Return a function that adds to DATABASES, which Django reads once."""
-    added = []
-
-    def add(alias: str, **declared: Any) -> None:
-        other = {
-            **connections.settings["default"],
-            "NAME": f"{alias}.sqlite3",
-            "TEST": {},
-            **declared,
-        }
-        monkeypatch.setitem(connections.settings, alias, other)
-        added.append(alias)
-
-    yield add
-    for alias in added:
-        with suppress(AttributeError):
-            del connections[alias]
 
 
 class KeptOut:
@@ -56,50 +31,6 @@ class KeptOut:
 
     def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
         return False if app_label == "django_idempotency" else None
-
-
-def test_autocommit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """E017: a claim that is not committed at once protects nothing."""
-    monkeypatch.setitem(connections.settings["default"], "AUTOCOMMIT", False)
-    assert 'DATABASES["default"]' in hints(check_databases())["E017"]
-
-
-# -------------------------------------------------------------------------------- a second database
-
-
-def test_a_second_database_is_not_covered(add_database: AddDatabase) -> None:
-    """W001 names the database, and says how to declare it a replica."""
-    add_database("warehouse")
-    hint = hints(check_databases())["W001"]
-    assert 'DATABASES["warehouse"]["TEST"] = {"MIRROR": "default"}' in hint
-    assert 'SILENCED_SYSTEM_CHECKS = ["django_idempotency.W001"]' in hint
-
-
-@pytest.mark.parametrize("guarantee", ["atomic", "lease"])
-def test_a_replica_does_not_count_as_a_second_database(
-    add_database: AddDatabase, configure: Configure, guarantee: str, settings: Settings
-) -> None:
-    """A replica is silent; so are an alias of the same database, a database with its own records
-    and an empty entry.
-    """
-    add_database("replica", TEST={"MIRROR": "default"})
-    add_database("pooled", NAME=connections.settings["default"]["NAME"], CONN_MAX_AGE=5)
-    add_database("records")
-    add_database("nothing", ENGINE="django.db.backends.dummy")
-    records = {"BACKEND": ORM, "OPTIONS": {"using": "records"}}
-    configure(STORES={"default": {"BACKEND": ORM}, "records": records}, GUARANTEE=guarantee)
-    assert check_databases() == []
-
-
-def test_a_second_database_is_free_of_a_lease(
-    add_database: AddDatabase, configure: Configure
-) -> None:
-    """A lease promises no transaction, so none is missing."""
-    add_database("warehouse")
-    configure(GUARANTEE="lease")
-    assert check_databases() == []
-    configure(GUARANTEE="lease", STORES={"default": {"BACKEND": OUTSIDE}})
-    assert check_databases() == []
 
 
 def test_a_router_that_keeps_the_table_out(settings: Settings) -> None:
@@ -211,18 +142,6 @@ def test_other_databases_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """`check --deploy --database other` does not query ours."""
     monkeypatch.setattr(connections["default"], "cursor", lambda: pytest.fail("connected"))
     assert check_servers(databases=["other"]) == []
-
-
-@pytest.mark.django_db
-def test_migrations_that_are_not_applied(capsys: pytest.CaptureFixture[str]) -> None:
-    """W080: a warning, since an error would stop the command that applies them."""
-    assert check_migrations(databases=["default"]) == []
-    MigrationRecorder(connection).record_unapplied("django_idempotency", "0001_initial")
-    asked = hints(check_migrations(databases=["default"]))
-    assert "python manage.py migrate django_idempotency --database=default" in asked["W080"]
-    assert check_migrations(databases=["other"]) == check_migrations() == []
-    call_command("check", databases=["default"])
-    assert "W080" in capsys.readouterr().err
 
 
 def test_a_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

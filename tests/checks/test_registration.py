@@ -11,7 +11,7 @@ from django.utils.module_loading import import_string
 from django_idempotency import checks
 
 
-@pytest.mark.parametrize("path", [*checks.CHECKS, *checks.DEPLOYED, checks.MIGRATIONS])
+@pytest.mark.parametrize("path", [*checks.CHECKS, *checks.DEPLOYED])
 def test_every_path_leads_to_a_check(path: str) -> None:
     """A module that moves is found here, and not by a project that types `manage.py check`."""
     assert callable(import_string(path))
@@ -19,7 +19,8 @@ def test_every_path_leads_to_a_check(path: str) -> None:
 
 def test_a_check_is_registered_once() -> None:
     """An app may become ready more often, as where a test changes INSTALLED_APPS."""
-    assert checks.named(checks.MIGRATIONS) is checks.named(checks.MIGRATIONS)
+    path = checks.DEPLOYED[0]
+    assert checks.named(path) is checks.named(path)
 
 
 def test_a_wing_whose_folder_is_absent() -> None:
@@ -30,38 +31,25 @@ def test_a_wing_whose_folder_is_absent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tags", "databases", "ran"),
+    ("tags", "ran"),
     [
-        ([checks.TAG], None, {"check_settings", "check_routes", "check_operations"}),
-        ([Tags.urls], None, {"check_routes", "check_operations"}),
-        (None, None, {"check_settings", "check_routes", "check_operations", "check_migrations"}),
-        ([Tags.database], ["default"], {"check_migrations"}),
+        ([checks.TAG], {"check_settings", "check_routes", "check_operations"}),
+        ([Tags.urls], {"check_routes", "check_operations"}),
+        (None, {"check_settings", "check_routes", "check_operations"}),
+        ([Tags.database], set()),
     ],
 )
-def test_tags(
-    monkeypatch: pytest.MonkeyPatch,
-    tags: list[str] | None,
-    databases: list[str] | None,
-    ran: set[str],
-) -> None:
-    """They choose which checks run, and the check of the tables gets the databases that are to be
-    checked.
-    """
-    called: dict[str, object] = {}
+def test_tags(monkeypatch: pytest.MonkeyPatch, tags: list[str] | None, ran: set[str]) -> None:
+    """They choose which checks run."""
+    called = set()
 
     def imported(path: str) -> Callable[..., list[CheckMessage]]:
         def check(**given: object) -> list[CheckMessage]:
-            called[path.rpartition(".")[2]] = given["databases"]
+            called.add(path.rpartition(".")[2])
             return []
 
         return check
 
     monkeypatch.setattr(checks, "import_string", imported)
-    run_checks(tags=tags, databases=databases)
-    assert {
-        "check_settings",
-        "check_routes",
-        "check_operations",
-        "check_migrations",
-    } & called.keys() == ran
-    assert called.get("check_migrations") == databases
+    run_checks(tags=tags)
+    assert {"check_settings", "check_routes", "check_operations"} & called == ran

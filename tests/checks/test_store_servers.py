@@ -210,7 +210,7 @@ class TestDynamoDB:
 
     def test_a_missing_table(self, found: Any, entry: dict[str, Any]) -> None:
         """E052, and the hint works."""
-        assert "create_idempotency_table --store=dynamo" in hints(found(dynamo=entry))["E052"]
+        assert "idempotency_stores create --store=dynamo" in hints(found(dynamo=entry))["E052"]
         self.make()
         assert found(dynamo=entry) == []
 
@@ -222,7 +222,7 @@ class TestDynamoDB:
         store.client.boto.update_time_to_live(
             TableName=store.schema.table, TimeToLiveSpecification=off
         )
-        assert "create_idempotency_table --store=dynamo" in hints(found(dynamo=entry))["W063"]
+        assert "idempotency_stores create --store=dynamo" in hints(found(dynamo=entry))["W063"]
         self.make()
         assert found(dynamo=entry) == []
 

@@ -41,7 +41,7 @@ ERRORS = [
 COMMANDS: dict[str, tuple[str, Callable[[], list[Extension]], tuple[str, ...]]] = {
     "purge_idempotency": ("purging", extensions, ()),
     "idempotency_erase": ("erase", housekeeping, ("--scope", MINE, "--no-input")),  # type: ignore[dict-item]
-    "idempotency_reseal": ("reseal", housekeeping, ()),  # type: ignore[dict-item]
+    "idempotency_stores reseal": ("reseal", housekeeping, ()),  # type: ignore[dict-item]
 }
 
 
@@ -99,7 +99,7 @@ def test_one_app(
                 each, verb, raising(error) if each is broken else noting(each, asked)
             )
         with pytest.raises(CommandError):
-            run(command, *args)
+            run(*command.split(), *args)
         assert asked == [each for each in found if each is not broken]
 
 
@@ -113,7 +113,7 @@ def test_the_records(inner: MemoryStore, monkeypatch: pytest.MonkeyPatch, comman
     for name in ("scan", "purge"):
         monkeypatch.setattr(inner, name, raising(StoreUnavailable()))
     with pytest.raises(CommandError, match="did not respond"):
-        run(command, *args)
+        run(*command.split(), *args)
     assert asked == asked_of()
 
 
@@ -132,7 +132,7 @@ def test_one_store(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     assert left.scope != MINE
 
 
-@pytest.mark.parametrize("command", ["idempotency_erase", "idempotency_reseal"])
+@pytest.mark.parametrize("command", ["idempotency_erase", "idempotency_stores reseal"])
 def test_one_record(inner: MemoryStore, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """A record that others lock all the time is left and counted. All others are done."""
     locked = make_ticket(scope=MINE, key="key-1").id
@@ -147,7 +147,7 @@ def test_one_record(inner: MemoryStore, monkeypatch: pytest.MonkeyPatch, command
         monkeypatch.setattr(inner, verb, locking)
     before = dict(inner._records)
     with pytest.raises(CommandError, match=r"1 left|1 responses are locked"):
-        run(command, *COMMANDS[command][2])
+        run(*command.split(), *COMMANDS[command][2])
     assert [record.id for name, record in inner._records.items() if record == before[name]] == [
         locked
     ]
@@ -164,12 +164,12 @@ def test_a_record_that_cannot_be_read(inner: MemoryStore, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(inner, "get", get)
     with pytest.raises(CommandError, match="1 responses cannot be opened"):
-        run("idempotency_reseal")
+        run("idempotency_stores", "reseal")
     with pytest.raises(CommandError, match="1 responses cannot be opened"):
-        assert "3 responses resealed" in run("idempotency_reseal")
+        assert "3 responses resealed" in run("idempotency_stores", "reseal")
 
 
-@pytest.mark.parametrize("command", ["idempotency_erase", "idempotency_reseal"])
+@pytest.mark.parametrize("command", ["idempotency_erase", "idempotency_stores reseal"])
 def test_a_store_that_is_locked(
     inner: MemoryStore, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -186,7 +186,7 @@ def test_a_store_that_is_locked(
     monkeypatch.setattr(inner, "change", locking)
     monkeypatch.setattr(inner, "settle", locking)
     with pytest.raises(CommandError, match="Lost the race for a record 5 times in a row"):
-        run(command, *COMMANDS[command][2])
+        run(*command.split(), *COMMANDS[command][2])
     assert len(tried) == 2 * base.TRIES
 
 

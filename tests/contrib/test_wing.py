@@ -10,7 +10,7 @@ from django.apps import apps
 from django_idempotency.contrib.wing import Housekeeping, housekeeping
 from django_idempotency.runtime.wings import Extension, extensions
 
-#: What `idempotency_erase` and `idempotency_reseal` ask.
+#: What `idempotency_erase` and `idempotency_stores reseal` ask.
 ASKED = ("add_erase_arguments", "erase", "reseal")
 
 

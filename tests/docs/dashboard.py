@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from importlib.resources import files
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +26,6 @@ from xml.sax.saxutils import escape
 
 from django.core.management import call_command
 
-from django_idempotency.contrib import monitoring
 from testproject.demo.client import Client
 from testproject.demo.server import HOST, Server, serving
 from testproject.demo.stage import Cast, prepare
@@ -35,9 +33,7 @@ from testproject.demo.stage import Cast, prepare
 from ..support.prometheus import scraping
 from .pages import DOCS
 
-PANELS = json.loads(files(monitoring).joinpath("dashboard.json").read_text(encoding="utf-8"))[
-    "panels"
-]
+PANELS = json.loads((DOCS / "monitoring/dashboard.json").read_text(encoding="utf-8"))["panels"]
 #: Seconds of traffic, between two points of a line, and over which a rate is taken.
 TRAFFIC, STEP, RATE = 100, 1, "10s"
 WIDTH, HEIGHT, ACROSS = 320, 190, 3
@@ -84,9 +80,9 @@ def customer(client: Client, number: int, until: float) -> None:
 
 
 def keep_counting(file: Path, until: float) -> None:
-    """Write what `idempotency_stats` finds, as a cron job would."""
+    """Write what `idempotency_stores stats` finds, as a cron job would."""
     while time.monotonic() < until:
-        call_command("idempotency_stats", format="textfile", output=file, verbosity=0)
+        call_command("idempotency_stores", "stats", format="textfile", output=file, verbosity=0)
         time.sleep(2)
 
 

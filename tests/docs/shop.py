@@ -210,7 +210,7 @@ class Shop:
         self._clients.append(client)
 
     def _wait(self, seconds: int) -> None:
-        """Let time pass: set back when `idempotency_complete` looks, when calls were sent, and when
+        """Let time pass: set back when `idempotency_resume operations` looks, when calls were sent, and when
         leases of the dead end.
         """
         database = sqlite3.connect(self.folder / "db.sqlite3", timeout=PATIENCE)

@@ -55,7 +55,7 @@ class Recorder:
 
 @pytest.fixture(scope="module")
 def asked() -> dict[str, dict[str, Any]]:
-    """Return what `create_idempotency_table` asks for with the default names, by operation."""
+    """Return what `idempotency_stores create` asks for with the default names, by operation."""
     store, recorder = DynamoDBStore(region_name="eu-central-1"), Recorder()
     store.client = recorder  # type: ignore[assignment]
     list(store.create_table())
@@ -122,7 +122,7 @@ def needed(what: str) -> set[str]:
 
 def test_the_rights_of_the_command(asked: dict[str, dict[str, Any]]) -> None:
     """The command needs one right for each operation that it asks for, and no other."""
-    assert needed("`create_idempotency_table`") == rights(asked)
+    assert needed("`idempotency_stores create`") == rights(asked)
 
 
 def test_the_rights_of_the_check(asked: dict[str, dict[str, Any]]) -> None:

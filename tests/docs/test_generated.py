@@ -9,13 +9,13 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from django.core.management import get_commands, load_command_class
 
 from django_idempotency.core.dialects import FACTS
 from django_idempotency.errors import IdempotencyError
 from tests.support.dialects import SHIPPED
 
 from ..checks.test_catalogue import KINDS
+from ..support.commands import OURS, helped, typed
 from .pages import DOCS, pages, text
 from .test_problems import declared, problems
 
@@ -31,11 +31,6 @@ DJANGOS = [
     "force-color",
     "skip-checks",
 ]
-OURS = {
-    name: str(app)
-    for name, app in get_commands().items()
-    if str(app).startswith("django_idempotency")
-}
 
 
 @pytest.fixture
@@ -66,14 +61,17 @@ def test_each_code_on_a_page_is_a_check() -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_every_option(generated: Any, name: str) -> None:
-    """The page has each command, with the options of its --help."""
+    """The page has the help of each command and subcommand as it is printed, and of Django's own
+    options none.
+    """
     page = generated.filled(text("reference/checks.md"))
     section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
-    helps = load_command_class(OURS[name], name).create_parser("manage.py", name).format_help()
-    options = {
-        found for found in re.findall(r"^ +--([\w-]+)", helps, re.MULTILINE) if found not in DJANGOS
-    }
-    assert set(re.findall(r"^\| `--([\w-]+)` \|", section, re.MULTILINE)) == options
+    for words in typed(name):
+        options = set(re.findall(r"^ +(?:-v, )?--([\w-]+)", helped(words), re.MULTILINE))
+        assert f"usage: manage.py {' '.join(words)} [-h]" in section
+        assert {each for each in options - {*DJANGOS} if f"--{each}" not in section} == set()
+    assert "--pythonpath" not in section
+    assert section.count("exit status:") == len(typed(name))
 
 
 def test_every_error(generated: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pika import BasicProperties
 
 from django_idempotency.contrib import outbox
-from django_idempotency.contrib.outbox.management.commands import relay_outbox
+from django_idempotency.contrib.outbox.management.commands import idempotency_relay
 from django_idempotency.contrib.outbox.models import Message
 from django_idempotency.contrib.outbox.publishing import can_publish
 from django_idempotency.errors import InProgress, RequestMismatch
@@ -22,7 +22,7 @@ from .pages import ROOT, checked, code, table, text
 
 def test_the_longest_pause() -> None:
     """A broker that is lost is tried again as often as the page says."""
-    assert f"every {relay_outbox.LONGEST_RECONNECT:g}" in text("how-to/outbox.md")
+    assert f"every {idempotency_relay.LONGEST_RECONNECT:g}" in text("how-to/outbox.md")
 
 
 def test_every_argument_of_send() -> None:

@@ -23,6 +23,8 @@ from django.core.management import CommandError, get_commands, load_command_clas
 from django.db import connection, transaction
 from django.template import engines
 
+from ..support.commands import helped
+from ..support.commands import typed as typed_as
 from . import printed
 from .pages import ROOT, Block, blocks, pages
 from .shop import commands
@@ -230,10 +232,7 @@ def test_the_options_that_pages_name() -> None:
             match = re.search(rf"\b({'|'.join(OURS)})\b(.*)", inline)
             if match is None or "tenant" in inline:  # a command of django-tenants, around ours
                 continue
-            parser = load_command_class(get_commands()[match[1]], match[1]).create_parser(
-                "manage.py", match[1]
-            )
-            known = parser.format_help()
+            known = "".join(helped(words) for words in typed_as(match[1]))
             unknown += [
                 f"{place}: {match[1]} {each}"
                 for each in re.findall(r"--[\w-]+", match[2])

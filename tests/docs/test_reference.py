@@ -25,8 +25,8 @@ from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.wings import extended
 from django_idempotency.testing import assert_idempotent
 
-from ..management.test_idempotency_monitoring import DECLARING
 from .pages import ROOT, checked, code, table, text
+from .test_monitoring import DECLARING
 
 
 def test_every_event() -> None:
@@ -89,9 +89,7 @@ def test_every_label_of_the_admin() -> None:
 
 
 def test_every_alert() -> None:
-    rules = yaml.safe_load((ROOT / "django_idempotency/contrib/monitoring/rules.yml").read_text())[
-        "groups"
-    ][0]["rules"]
+    rules = yaml.safe_load((ROOT / "docs/monitoring/rules.yml").read_text())["groups"][0]["rules"]
     shown = {code(name): severity for name, _, severity in checked("how-to/metrics.md", "alerts")}
     assert shown == {rule["alert"]: rule["labels"]["severity"] for rule in rules if "alert" in rule}
 

@@ -115,7 +115,7 @@ def test_an_async_view_is_remembered(user: User, settings: Settings) -> None:
 
 
 def test_a_second_entry_in_the_settings(user: User, connect: Connect, settings: Settings) -> None:
-    """E021 names it. Until then the second one stands aside."""
+    """The second one stands aside."""
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, settings.MIDDLEWARE[-1]]
     send = connect("/plain/", user)
     assert send()["Idempotency-Status"] == "created"

@@ -1,4 +1,4 @@
-"""`idempotency_complete`, killed at each statement and each border: run again, it ends what it
+"""`idempotency_resume operations`, killed at each statement and each border: run again, it ends what it
 began, and nothing twice.
 """
 
@@ -49,7 +49,7 @@ def book_badly(card: str) -> list[Any]:
 
 def command(card: str) -> None:
     """Run the command. Only one operation is due."""
-    call_command("idempotency_complete", verbosity=0)
+    call_command("idempotency_resume", "operations", verbosity=0)
 
 
 def complete(card: str) -> None:
@@ -58,7 +58,9 @@ def complete(card: str) -> None:
     waiting = Step.objects.exclude(due_at=None).exclude(state=StepState.BARRIER)
     for record in set(waiting.values_list("record", flat=True)):
         with suppress(CommandError):  # another worker is at it
-            call_command("idempotency_complete", "--undo", str(record), stdout=io.StringIO())
+            call_command(
+                "idempotency_resume", "operations", "--undo", str(record), stdout=io.StringIO()
+            )
 
 
 def let_time_pass() -> None:

@@ -591,7 +591,7 @@ class TestFailures:
             }
         }
         with pytest.raises(
-            CommandError, match=r"Type: manage\.py create_idempotency_table \(.*ResourceNotFound"
+            CommandError, match=r"Type: manage\.py idempotency_stores create \(.*ResourceNotFound"
         ):
             run()
         store: Any = stores["default"]

@@ -1,4 +1,4 @@
-"""`idempotency_stats` and the list of `idempotency_record`: what is in a store, whichever it is."""
+"""`idempotency_stores stats` and the list of `idempotency_record`: what is in a store, whichever it is."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def filled(user: User) -> Iterator[MemoryStore]:
 
 def test_stats_as_json(filled: MemoryStore) -> None:
     """Each status, the oldest running record, the longest abandoned one and the purge's lag."""
-    found = json.loads(call("idempotency_stats", format="json")[0])
+    found = json.loads(call("idempotency_stores", "stats", format="json")[0])
     assert found["records"] == {
         "total": 6,
         "free": 1,
@@ -90,7 +90,7 @@ def test_stats_as_json(filled: MemoryStore) -> None:
 
 
 def test_stats_as_a_table(filled: MemoryStore) -> None:
-    out, _ = call("idempotency_stats")
+    out, _ = call("idempotency_stores", "stats")
     assert [line.split()[0] for line in out.splitlines()[:3]] == ["free", "running", "abandoned"]
     assert "records in all                             6" in out
 
@@ -98,7 +98,7 @@ def test_stats_as_a_table(filled: MemoryStore) -> None:
 def test_stats_as_a_textfile(filled: MemoryStore, tmp_path: Path) -> None:
     """The text format that Prometheus reads, written at once, readable by the collector's user."""
     path = tmp_path / "idempotency.prom"
-    call("idempotency_stats", format="textfile", output=path)
+    call("idempotency_stores", "stats", format="textfile", output=path)
     text = path.read_text()
     assert (
         "# TYPE django_idempotency_records "
@@ -119,13 +119,13 @@ def test_nothing_is_left_of_a_file_that_cannot_be_written(
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(CommandError, match="No space left"):
-        call("idempotency_stats", output=tmp_path / "idempotency.prom")
+        call("idempotency_stores", "stats", output=tmp_path / "idempotency.prom")
     assert not [*tmp_path.iterdir()]
 
 
 def test_a_file_that_cannot_be_written(filled: MemoryStore, tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="cannot be written: No such file"):
-        call("idempotency_stats", output=tmp_path / "no" / "file.prom")
+        call("idempotency_stores", "stats", output=tmp_path / "no" / "file.prom")
 
 
 def test_stats_of_the_database_are_bounded_queries() -> None:
@@ -135,7 +135,7 @@ def test_stats_of_the_database_are_bounded_queries() -> None:
     for number in range(5):
         Contract().complete(stores["default"], make_ticket(key=str(number)))
     with CaptureQueriesContext(connection) as queries:
-        out, _ = call("idempotency_stats", format="json", batch_size=2)
+        out, _ = call("idempotency_stores", "stats", format="json", batch_size=2)
     scans = [each["sql"] for each in queries if "ORDER BY" in each["sql"]]
     assert len(scans) == 3
     assert all("LIMIT 2" in sql and "response_body" not in sql for sql in scans)
@@ -147,7 +147,7 @@ def test_stats_of_the_database_are_bounded_queries() -> None:
 def test_what_cannot_be_read_is_counted() -> None:
     Contract().complete(stores["default"], make_ticket())
     IdempotencyRecord.objects.update(status=9)
-    found = json.loads(call("idempotency_stats", format="json")[0])["records"]
+    found = json.loads(call("idempotency_stores", "stats", format="json")[0])["records"]
     assert (found["unreadable"], found["total"]) == (1, 1)
 
 
@@ -158,12 +158,12 @@ def test_a_store_that_cannot_list(settings: Any) -> None:
         stores.replaced("default", DictStore()),
         pytest.raises(CommandError, match="cannot list its records"),
     ):
-        call("idempotency_stats")
+        call("idempotency_stores", "stats")
 
 
 def test_an_empty_store() -> None:
     assert Tally().total == 0
-    assert "records in all                             0" in call("idempotency_stats")[0]
+    assert "records in all                             0" in call("idempotency_stores", "stats")[0]
 
 
 # ------------------------------------------------------------------------------------------ records
@@ -246,7 +246,7 @@ def test_a_record_that_cannot_be_read(user: User, headers: str) -> None:
             stores["default"], ticket, SettledState.COMPLETED, Outcome(status=200, body=b"")
         )
     IdempotencyRecord.objects.filter(key="damaged").update(response_headers=headers)
-    assert "records in all" in call("idempotency_stats")[0]
+    assert "records in all" in call("idempotency_stores", "stats")[0]
     assert "whole" in call("idempotency_record")[0]
     assert (
         "2 of 2 records would be erased"

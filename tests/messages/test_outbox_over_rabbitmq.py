@@ -46,7 +46,7 @@ ACTORS = {
     },
     "relay": [
         "manage.py",
-        "relay_outbox",
+        "idempotency_relay",
         "--publisher=tests.messages.actors.Publisher",
         "--poll=0.05",
         "--batch=20",

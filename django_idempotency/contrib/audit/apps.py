@@ -1,7 +1,9 @@
 """The app."""
 
+from __future__ import annotations
+
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
@@ -10,6 +12,9 @@ from django.utils.translation import gettext_lazy as _
 from ... import conf
 from ...instrumentation.trail import trail
 from .. import wing
+
+if TYPE_CHECKING:
+    from ...management.parts import Part
 
 
 class AuditConfig(wing.WingConfig):
@@ -25,6 +30,16 @@ class AuditConfig(wing.WingConfig):
         super().ready()
         attach()
         setting_changed.connect(attach)  # in tests
+
+    def command_parts(self) -> list[Part]:
+        """Return what it adds to `idempotency_record`."""
+        from ...management.parts import Part  # not above: a server needs no command
+        from .command import History
+
+        return [
+            Part(command="idempotency_record", name="history", work=History),
+            Part(command="idempotency_record", name="reference", work=History),
+        ]
 
 
 def attach(*, setting: str = conf.NAME, **_: Any) -> None:

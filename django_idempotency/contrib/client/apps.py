@@ -1,9 +1,16 @@
 """The app."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from django.utils.translation import gettext_lazy as _
 
 from ...runtime.current_step import CLOSERS
 from .. import wing
+
+if TYPE_CHECKING:
+    from ...management.parts import Part
 
 
 class ClientConfig(wing.WingConfig):
@@ -22,3 +29,12 @@ class ClientConfig(wing.WingConfig):
 
         if give_up not in CLOSERS:
             CLOSERS.append(give_up)
+
+    def command_parts(self) -> list[Part]:
+        """Return what it adds to `idempotency_resume`."""
+        from ...management.parts import Part  # not above: a server needs no command
+        from .command import Calls
+
+        return [
+            Part(command="idempotency_resume", name="calls", work=Calls),
+        ]

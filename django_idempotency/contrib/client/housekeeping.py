@@ -1,5 +1,5 @@
-"""What `purge_idempotency`, `idempotency_erase` and `idempotency_reseal` do about the table of
-calls.
+"""What `purge_idempotency`, `idempotency_erase` and `idempotency_stores reseal` do about the table
+of calls.
 """
 
 from __future__ import annotations

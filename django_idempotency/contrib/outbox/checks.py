@@ -50,7 +50,7 @@ def check_outbox(**_: Any) -> Iterator[CheckMessage]:
 def _publisher() -> Iterator[CheckMessage]:
     path = conf.get("OUTBOX_PUBLISHER")
     if path is None:
-        return  # relay_outbox also takes it as an option
+        return  # idempotency_relay also takes it as an option
     if not isinstance(path, str):
         yield E045(value=type_named(path), problem="it is not a dotted path")
     else:

@@ -1,4 +1,4 @@
-"""PostgreSQL wakes an idle relay: a trigger on the table notifies at COMMIT, and `relay_outbox
+"""PostgreSQL wakes an idle relay: a trigger on the table notifies at COMMIT, and `idempotency_relay
 --listen` listens.
 """
 

@@ -1,8 +1,15 @@
 """The app."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from django.utils.translation import gettext_lazy as _
 
 from .. import wing
+
+if TYPE_CHECKING:
+    from ...management.parts import Part
 
 
 class StepsConfig(wing.WingConfig):
@@ -13,3 +20,12 @@ class StepsConfig(wing.WingConfig):
     verbose_name = _("Idempotency: steps")
     extends = "housekeeping.StepsOfRecords"
     check = "checks.check_steps"
+
+    def command_parts(self) -> list[Part]:
+        """Return what it adds to `idempotency_resume`."""
+        from ...management.parts import Part  # not above: a server needs no command
+        from .command import Operations
+
+        return [
+            Part(command="idempotency_resume", name="operations", work=Operations),
+        ]

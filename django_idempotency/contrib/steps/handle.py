@@ -209,8 +209,8 @@ class StepsHandle(OperationHandle):
 
         The response is stored, whatever its status is.
 
-        `False`: one could not be undone, and `manage.py idempotency_complete` tries it again; or
-        idempotency is off, and nothing is known of the steps. No step can follow. Raises
+        `False`: one could not be undone, and `manage.py idempotency_resume operations` tries it
+        again; or idempotency is off, and nothing is known of the steps. No step can follow. Raises
         `ConfigurationError` under `atomic`, in an open transaction and inside a step, and
         `OwnershipLost` if another owner has taken over: then nothing is undone.
         """
@@ -350,8 +350,8 @@ class StepsCourse(Course):
             return True
 
     def completed(self) -> None:
-        """Note that the record of the work is completed, so that `idempotency_complete` need not
-        look.
+        """Note that the record of the work is completed, so that `idempotency_resume operations`
+        need not look.
         """
         drive(self._completed())
 
@@ -366,7 +366,7 @@ class StepsCourse(Course):
 
         Return the problem that a step raised, if any.
 
-        What fails here is tried again by `idempotency_complete`.
+        What fails here is tried again by `idempotency_resume operations`.
         """
         return drive(self._left_by(error))
 

@@ -31,8 +31,8 @@ from .terms import StepTerms, function_at, results_of
 #: off, and a person decides), "undone", or "not_undone" (its undo is tried again, or a person
 #: decides). A project may have many names of steps.
 STEPS = Metric("steps", "Steps of operations by what became of them.", ("outcome",), unit="{step}")
-#: Seconds until `idempotency_complete` first looks at an operation, or at an undo that was begun
-#: here.
+#: Seconds until `idempotency_resume operations` first looks at an operation, or at an undo that was
+#: begun here.
 DUE = timedelta(minutes=5)
 
 
@@ -69,7 +69,8 @@ class Journal:
 
         Raises `PositionTaken`.
 
-        `watched`: `idempotency_complete` looks at another row of the operation, and one is enough.
+        `watched`: `idempotency_resume operations` looks at another row of the operation, and one is
+        enough.
         If not `contained`, an open transaction is broken where the position is taken.
         """
         # What keeps no results is watched for them, too: its process may die before it deletes

@@ -61,7 +61,7 @@ class Step(models.Model):
     created_at = InstantField(_("began"))
     ended_at = InstantField(_("ended"), null=True)
     #: On the first step, until its operation is known to have ended, and on a barrier, until all is
-    #: undone: when `idempotency_complete` looks at it again.
+    #: undone: when `idempotency_resume operations` looks at it again.
     due_at = InstantField(_("due"), null=True)
     #: No purge deletes it before.
     purge_at = InstantField(_("kept until"))

@@ -220,7 +220,7 @@ class OneStep:
                 f"Step {row.position} of this operation was {row.name!r}, and is "
                 f"{self.terms.name!r} in the code that resumes "
                 "it. Let the code that began it finish, or undo it: manage.py "
-                "idempotency_complete --undo REF."
+                "idempotency_resume operations --undo REF."
             )
         self.steps.open = None
         STEPS.record(outcome="skipped")

@@ -104,7 +104,7 @@ class Steps:
     def is_watched(self) -> bool:
         """Is something to be written when the operation has ended?
 
-        Not after it has given up: until all is undone, `idempotency_complete` looks at it.
+        Not after it has given up: until all is undone, `idempotency_resume operations` looks at it.
         """
         if self.journal is None or not self.begun or self.given_up or self.held:
             return False
@@ -252,7 +252,7 @@ class Steps:
 
     @property
     def _are_watched(self) -> bool:
-        """Does `idempotency_complete` look at one of them?"""
+        """Does `idempotency_resume operations` look at one of them?"""
         return any(row.due_at is not None for row in self._read or ())
 
     def write(self, row: Step, *, contained: bool = True) -> Step:

@@ -5,7 +5,7 @@ An undo that takes `idempotency_key` calls elsewhere: its row says UNDOING befor
 it may be called again, with the same key, for as long as that is known to be remembered. Any other
 undo writes here, in one transaction with its row. An undo gets what its own step returned, and
 depends on no other: if one fails, the others are done. What dies in between is continued by
-`idempotency_complete`.
+`idempotency_resume operations`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ AGAIN = timedelta(minutes=5)
 _BY_HAND = (
     "Its undo may have had its effect, and its key is too old to be used again. Find out "
     "where it was called, and then type "
-    "manage.py idempotency_complete --undo and the record's id, which calls it once more."
+    "manage.py idempotency_resume operations --undo and the record's id, which calls it once more."
 )
 _ENDED_MEANWHILE = "The step has ended meanwhile, or another process undoes it."
 
@@ -77,7 +77,7 @@ def give_up(journal: Journal, *, by_hand: bool = False, cut: str | None = None) 
             then = (
                 _BY_HAND
                 if isinstance(error, UndoTooOld)
-                else "It is tried again by idempotency_complete."
+                else "It is tried again by idempotency_resume operations."
             )
             logger.exception(
                 "The step %s of the record %s is not undone. %s",

@@ -13,7 +13,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 
 from ...inspection.terminal import plain, span
-from ..monitoring.textfile import gauge
+from ...management.textfile import gauge
 from .searching import Sighting, Suspect
 
 #: Primary keys that a line of the table shows.

@@ -42,6 +42,7 @@ from ...stores.base import Audit, BaseStore, layers
 from ..arguments import Sought, add_record, duration, positive, sought
 from ..base import ScanningCommand
 from ..output import operator
+from ..parts import add_options, done_by_part
 
 #: The table: the head of a column, its width, and what it shows of a record.
 _COLUMNS: tuple[tuple[str, int, Callable[[Record], str]], ...] = (
@@ -57,15 +58,32 @@ EXECUTION = "django_idempotency.contrib.durable.suspending.Execution"
 
 
 class Command(ScanningCommand):
-    help = (
-        "Show the record of one idempotency key, and what a request with it would get now. "
-        "--release, --expire and "
-        "--erase change it, unless a request holds the record. If one does, or there is no "
-        "record, the exit status is 1. "
-        "Without a scope, list the records of the store, the newest first: those that are "
-        "running, held, of a route or of a "
-        "user. That reads all records, in bounded batches."
-    )
+    """Show the record of one idempotency key, and what a request with it would get now.
+    --release, --expire and --erase change it, unless a request holds it. Without a scope,
+    list the records of the store, the newest first, which reads all of them in bounded
+    batches.
+
+    when:
+      A log line, a problem document or a customer names a key, and you want to know whether
+      its work was done. Type --release only once you know that it was not.
+
+    examples:
+      %(prog)s 3f6c9a27d1e8
+          Show the record of the key_hash of a log line.
+      %(prog)s op_…
+          Show that of the operation_ref of a problem document.
+      %(prog)s user:auth.user:7 order-17
+          Show that of a scope and a key, both exact.
+      %(prog)s --status abandoned --older-than 5m
+          List what no retry has taken over.
+      %(prog)s op_… --release --reason "not at the provider"
+          Let the next retry run the work.
+
+    exit status:
+      0    All was done.
+      1    There is no such record, a request holds it, or the store did not respond.
+      2    An option is wrong. Nothing was done.
+    """
 
     def add_arguments(self, parser: CommandParser) -> None:
         one = parser.add_argument_group("one record")
@@ -129,6 +147,11 @@ class Command(ScanningCommand):
             help="A table; or json, a line each.",
         )
         super().add_arguments(parser)
+        add_options("idempotency_record", parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if not done_by_part(self, "idempotency_record", options):
+            super().handle(*args, **options)
 
     def look(self, **options: Any) -> None:
         verbs = [verb for verb in VERBS.values() if options[verb.name]]

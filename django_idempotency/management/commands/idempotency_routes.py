@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from ... import conf
 from ...checks.guards import OPEN, GuardKind, Row, rows
@@ -18,6 +18,7 @@ from ...checks.urlconf import is_of_admin
 from ...core.policy import DURATIONS
 from ...http.markers import UNSAFE_HANDLERS
 from ...inspection.terminal import span
+from ..parts import HelpedCommand, add_options, done_by_part
 
 #: Columns of a terminal. Only a path or a name that is longer goes past them.
 _WIDTH = 100
@@ -28,14 +29,31 @@ CHECKLIST = "docs/how-to/checklist.md"
 _ALWAYS = ("guarantee", "store", "required")
 
 
-class Command(BaseCommand):
+class Command(HelpedCommand):
+    """Show every route of the URLconf with the guard of its unsafe methods, its terms, and why
+    one is not guarded.
+
+    when:
+      A retry has run twice, or a replay was refused: the list says what guards the route.
+      In CI, so that no new route is left out.
+
+    examples:
+      %(prog)s charges
+          Show the routes whose path contains that.
+      %(prog)s --unguarded
+          Show where a keyed request runs unguarded, or raises.
+      %(prog)s --fail-unguarded
+          Fail in CI if there is one.
+
+    exit status:
+      0    All was done.
+      1    With --fail-unguarded: a route is not guarded. Or the settings are wrong.
+      2    An option is wrong. Nothing was done.
+    """
+
     #: It is needed most when something is wrong, perhaps with a route that has nothing to do with
     #: it.
     requires_system_checks = ()
-    help = (
-        "Show every route of the URLconf with the guard of its unsafe methods, its terms, and "
-        "why one is not guarded."
-    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -53,8 +71,11 @@ class Command(BaseCommand):
             "@idempotency_exempt or EXEMPT.",
         )
         parser.add_argument("--json", action="store_true", help="Write JSON.")
+        add_options("idempotency_routes", parser)
 
     def handle(self, **options: Any) -> None:
+        if done_by_part(self, "idempotency_routes", options):
+            return
         if wrong := check_settings():
             raise CommandError(f"{wrong[0].msg} {wrong[0].hint}")
         asked = [row for row in rows() if options["path"] in row.path]
@@ -65,13 +86,13 @@ class Command(BaseCommand):
         unguarded = [row for row in found if row.guard in OPEN]
         shown = unguarded if options["unguarded"] else found
         self.stdout.write(as_json(shown) if options["json"] else as_table(shown))
-        left = len(asked) - len(found)
-        if left and not options["json"]:
-            self.stdout.write(
-                f"\nDjango's admin is left out ({left} routes); a path shows it: "
-                "idempotency_routes admin"
-            )
         if not options["json"]:
+            left = len(asked) - len(found)
+            if left:
+                self.stdout.write(
+                    f"\nDjango's admin is left out ({left} routes); a path shows it: "
+                    "idempotency_routes admin"
+                )
             self.stdout.write(f"\nWhat to look at before production: {CHECKLIST}")
         if options["fail_unguarded"] and unguarded:
             raise CommandError(f"{len(unguarded)} of {len(found)} are not guarded.")

@@ -20,12 +20,28 @@ COUNTED = 1_000_000
 
 
 class Command(StoreCommand):
-    help = (
-        "Delete expired records that no request holds, and what the installed apps keep "
-        "beside them and need no more. "
-        "Each batch is a transaction of its own, so the command can be "
-        "interrupted, run beside traffic, and run several times at once."
-    )
+    """Delete expired records that no request holds, and what the installed apps keep beside
+    them and need no more. Each batch is a transaction of its own.
+
+    when:
+      From a cron job, each hour; and by hand when the table has grown. It may be
+      interrupted, run beside traffic, and run several times at once. Redis and DynamoDB
+      delete expired records themselves.
+
+    examples:
+      %(prog)s --dry-run
+          Count what would be deleted.
+      %(prog)s --store payments
+          Delete in one store; each needs a line of its own in the crontab.
+      %(prog)s --limit 100000 --sleep 0.1
+          Delete a part, with pauses, in busy hours.
+
+    exit status:
+      0    All was done.
+      1    Something could not be purged. The message says how far it came.
+      2    An option is wrong. Nothing was done.
+      130  It was interrupted. What it has deleted stays deleted.
+    """
 
     unit = "batch"
     #: What is counted in `deleted`.

@@ -184,7 +184,7 @@ def translated() -> Iterator[None]:
         if error.response["Error"]["Code"] == "ResourceNotFoundException":
             raise StoreUnavailable(
                 "The table of the idempotency store does not exist. Type: manage.py "
-                "create_idempotency_table"
+                "idempotency_stores create"
             ) from error
         raise StoreUnavailable from error
     except BotoCoreError as error:

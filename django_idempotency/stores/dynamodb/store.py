@@ -36,7 +36,7 @@ _SEEN = ("owner", "status", "attempt", "lease_until")
 class E052(Finding):
     """The table "%(table)s" of IDEMPOTENCY["STORES"]["%(alias)s"] is missing in DynamoDB.
 
-    Type python manage.py create_idempotency_table --store=%(alias)s
+    Type python manage.py idempotency_stores create --store=%(alias)s
     """
 
 
@@ -52,12 +52,12 @@ class W063(Finding):
     """TTL is off for the DynamoDB table "%(table)s" of IDEMPOTENCY["STORES"]["%(alias)s"]: nothing
     is deleted, and it grows forever.
 
-    Type python manage.py create_idempotency_table --store=%(alias)s
+    Type python manage.py idempotency_stores create --store=%(alias)s
     """
 
 
 class DynamoDBStore(BaseStore):
-    """Records in the DynamoDB table `table`, which `manage.py create_idempotency_table` creates.
+    """Records in the DynamoDB table `table`, which `manage.py idempotency_stores create` creates.
 
     DynamoDB has no clock to query, so deadlines are set and judged by the clocks of the hosts, in
     UTC. Two hosts whose clocks differ by more than the rest of a lease may run one key at once: for
@@ -81,7 +81,6 @@ class DynamoDBStore(BaseStore):
 
     expires_natively = True
     creates_table = True
-    driver = ("boto3", "dynamodb")
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Creates the table of a DynamoDB store, by its OPTIONS: `manage.py create_idempotency_table`."""
+"""Creates the table of a DynamoDB store, by its OPTIONS: `manage.py idempotency_stores create`."""
 
 from __future__ import annotations
 

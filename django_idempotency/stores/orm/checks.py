@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.checks import CheckMessage
 
-from ..check_messages import Finding, shown
+from ..check_messages import Finding
 from ..database_checks import vendor_of
 from .dialects import InnoDB, PostgreSQL, SQLite, dialect_class, served
 
@@ -23,13 +23,6 @@ class E015(Finding):
 
     Type "OPTIONS": {"using": …} with a database of PostgreSQL, MariaDB, MySQL or SQLite, or
     register a dialect for this kind.
-    """
-
-
-class E016(Finding):
-    """IDEMPOTENCY["STORES"]["%(alias)s"]["OPTIONS"]["durable_claims"] is %(found)s.
-
-    Type True, or leave it out; or False, if all that this store guards writes in its database only.
     """
 
 
@@ -49,12 +42,6 @@ class W067(Finding):
 
     Type %(typed)s.
     """
-
-
-def check_durable_claims(alias: str, durable_claims: Any) -> Iterator[CheckMessage]:
-    """Check that a store's claims are said to be durable, or not to be."""
-    if not isinstance(durable_claims, bool):
-        yield E016(alias=alias, found=shown(durable_claims))
 
 
 def check_dialect(alias: str, using: Any) -> Iterator[CheckMessage]:

@@ -55,6 +55,8 @@ class ORMStore(BaseStore):
     def __init__(
         self, *, using: str = DEFAULT_DB_ALIAS, combine: bool = True, durable_claims: bool = True
     ) -> None:
+        if not isinstance(durable_claims, bool):
+            raise TypeError(f'"durable_claims" is True or False, not {durable_claims!r}.')
         self.using = self.rows_in = using
         self.combine = combine
         self.durable_claims = durable_claims
@@ -64,7 +66,7 @@ class ORMStore(BaseStore):
     ) -> Iterable[CheckMessage]:
         """See BaseStore.check(). Here there is always a database to name."""
         from ..database_checks import check_database  # not above: a server needs no check
-        from .checks import check_dialect, check_durable_claims, check_server
+        from .checks import check_dialect, check_server
 
         if deploy:
             connection = connections[self.using]
@@ -73,7 +75,6 @@ class ORMStore(BaseStore):
         return (
             *check_database(alias, self.using),
             *check_dialect(alias, self.using),
-            *check_durable_claims(alias, self.durable_claims),
         )
 
     # ---------------------------------------------------------------------------------------- claim

@@ -5,27 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from django.core.cache import caches
 from django.core.checks import CheckMessage
 
-from ..check_messages import Finding, closest, shown
+from ..check_messages import Finding, one_line
+from .connecting import cache_of
 
 
 class E018(Finding):
-    """IDEMPOTENCY["STORES"]["%(alias)s"] keeps its records in the cache "%(cache)s", which CACHES
-    does not have.
+    """IDEMPOTENCY["STORES"]["%(alias)s"] cannot keep its records in the cache "%(cache)s":
+    %(problem)s.
 
-    Type "OPTIONS": {"cache": "%(close)s"}, or add CACHES["%(cache)s"] = {"BACKEND":
-    "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:6379/1"}.
-    """
-
-
-class E019(Finding):
-    """IDEMPOTENCY["STORES"]["%(alias)s"] keeps its records in CACHES["%(cache)s"], which is not a
-    django-redis cache: %(problem)s.
-
-    Type CACHES["%(cache)s"] = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION":
-    "redis://127.0.0.1:6379/1"}, or "OPTIONS": {"cache": …} with one that is.
+    Type python -m pip install "django-idempotency[redis]", and CACHES["%(cache)s"] = {"BACKEND":
+    "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:6379/1"}; or "OPTIONS":
+    {"cache": …} with the alias of one that is such.
     """
 
 
@@ -61,23 +53,11 @@ REDIS = 5
 
 
 def check_cache(alias: str, cache: str) -> Iterator[CheckMessage]:
-    """Check that the cache exists, and is a django-redis cache."""
-    if cache not in caches.settings:
-        usable = [name for name in caches.settings if cache_problem(name) is None]
-        yield E018(alias=alias, cache=cache, close=closest(cache, usable or caches.settings))
-    elif (problem := cache_problem(cache)) is not None:
-        yield E019(alias=alias, cache=cache, problem=problem)
-
-
-def cache_problem(name: str) -> str | None:
-    """Return why a cache cannot hold the records of a Redis store, or `None` if it can."""
+    """Check that the store can make its clients from the cache."""
     try:
-        cache = caches[name]
-        if hasattr(getattr(cache, "client", None), "connection_factory"):
-            return None
-    except Exception as error:  # noqa: BLE001 - a third-party backend
-        return shown(error)
-    return f"it is {type(cache).__module__}.{type(cache).__qualname__}"
+        cache_of(cache)
+    except Exception as error:  # noqa: BLE001 - a cache of another package
+        yield E018(alias=alias, cache=cache, problem=one_line(error))
 
 
 def check_server(

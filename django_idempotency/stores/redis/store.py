@@ -57,7 +57,6 @@ class RedisStore(BaseStore):
     """
 
     expires_natively = True
-    driver = ("django_redis", "redis")
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""`idempotency_reseal`: keys are rotated beside traffic, and what no key opens is reported."""
+"""`idempotency_stores reseal`: keys are rotated beside traffic, and what no key opens is reported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.contrib.at_rest.sealed.keys import FIRST, SECOND
 
 def reseal(*args: str) -> str:
     out = StringIO()
-    call_command("idempotency_reseal", *args, stdout=out, stderr=StringIO())
+    call_command("idempotency_stores", "reseal", *args, stdout=out, stderr=StringIO())
     return out.getvalue()
 
 

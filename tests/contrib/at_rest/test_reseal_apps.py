@@ -1,4 +1,4 @@
-"""idempotency_reseal reaches the steps and the outgoing calls, too."""
+"""idempotency_stores reseal reaches the steps and the outgoing calls, too."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def written(settings: Settings) -> UUID:
 def reseal(settings: Settings, *keys: Any) -> str:
     settings.IDEMPOTENCY = {"ENCRYPTION_KEYS": list(keys)}
     out = io.StringIO()
-    call_command("idempotency_reseal", stdout=out)
+    call_command("idempotency_stores", "reseal", stdout=out)
     return out.getvalue()
 
 

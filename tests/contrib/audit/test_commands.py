@@ -55,29 +55,32 @@ class TestReading:
         post(api)
         IdempotencyRecord.objects.all().delete()
         scope = f"user:auth.user:{user.pk}"
-        lines = run("idempotency_history", scope, "k-1").splitlines()
+        lines = run("idempotency_record", "--history", scope, "k-1").splitlines()
         assert [line.split("  ")[1] for line in lines] == ["claimed", "completed", "replayed"]
         assert f"201, attempt 1, auth.user:{user.pk}, POST api/charges/$, req-k-1" in lines[1]
-        found = run("idempotency_history", scope, "k-1", "--format=json").splitlines()
+        found = run("idempotency_record", "--history", scope, "k-1", "--format=json").splitlines()
         assert [json.loads(line)["event"] for line in found] == ["claimed", "completed", "replayed"]
         with pytest.raises(CommandError, match="nothing of this key"):
-            run("idempotency_history", scope, "k-2")
+            run("idempotency_record", "--history", scope, "k-2")
 
     def test_references(self) -> None:
         pay(order=17)
-        (line,) = run("idempotency_history", "--reference", "payment:17").splitlines()
+        (line,) = run("idempotency_record", "--reference", "payment:17").splitlines()
         assert line.startswith(pay.idempotency.scope)
         (found,) = run(
-            "idempotency_history", "--reference", "payment:17", "--format", "json"
+            "idempotency_record", "--reference", "payment:17", "--format", "json"
         ).splitlines()
         assert json.loads(found)["key"] == pay.idempotency.key_for(order=17)
         history = run(
-            "idempotency_history", pay.idempotency.scope, pay.idempotency.key_for(order=17)
+            "idempotency_record",
+            "--history",
+            pay.idempotency.scope,
+            pay.idempotency.key_for(order=17),
         )
         assert history.splitlines()[-1] == "refers to payment:17"
         for typed, said in (("payment:18", "No key refers"), ("payment", "is no reference")):
             with pytest.raises(CommandError, match=said):
-                run("idempotency_history", "--reference", typed)
+                run("idempotency_record", "--reference", typed)
 
     def test_by_hand(self) -> None:
         """What an operator did is an event, with the reason."""
@@ -178,7 +181,7 @@ class TestSealing:
         assert "req-k-1" not in everything()
         assert "4711" not in everything().replace(pay.idempotency.key_for(order=4711), "")
         assert [found.value for found in referring_to("payment", "4711")] == ["4711"]
-        history = ["idempotency_history", f"user:auth.user:{user.pk}", "k-1"]
+        history = ["idempotency_record", "--history", f"user:auth.user:{user.pk}", "k-1"]
         assert f"auth.user:{user.pk}, POST api/charges/$, req-k-1" in run(*history)
         self.use(settings, [SECOND])
         assert "#sealed" in run(*history)
@@ -193,7 +196,9 @@ class TestSealing:
             each.scope.startswith(HASHED) and each.key.startswith(HASHED)
             for each in AuditEvent.objects.all()
         )
-        assert "completed" in run("idempotency_history", f"user:auth.user:{user.pk}", "k-1")
+        assert "completed" in run(
+            "idempotency_record", "--history", f"user:auth.user:{user.pk}", "k-1"
+        )
         run("idempotency_erase", "--scope", f"user:{user.pk}", asks=False)
         assert set(AuditEvent.objects.values_list("scope", flat=True)) == {ERASED}
 
@@ -204,7 +209,10 @@ class TestSealing:
         first, second = AuditEvent.objects.order_by("pk")
         AuditEvent.maintenance.filter(pk=second.pk).update(sealed=first.sealed)
         history = run(
-            "idempotency_history", pay.idempotency.scope, pay.idempotency.key_for(order=1)
+            "idempotency_record",
+            "--history",
+            pay.idempotency.scope,
+            pay.idempotency.key_for(order=1),
         )
         assert history.count("#sealed") == 3  # actor, request id and reason
 
@@ -213,19 +221,19 @@ class TestSealing:
         pay(order=4711)
         plain = everything()
         self.use(settings, [FIRST])
-        assert "3 audit rows resealed" in run("idempotency_reseal")
+        assert "3 audit rows resealed" in run("idempotency_stores", "reseal")
         assert not AuditEvent.objects.filter(sealed=None).exists()
         assert set(AuditEvent.objects.values_list("actor", flat=True)) == {""}
         pay(order=4712)
         self.use(settings, [SECOND, FIRST])
-        assert "6 audit rows would be resealed" in run("idempotency_reseal", "--dry-run")
-        assert "6 audit rows resealed" in run("idempotency_reseal")
-        assert "audit" not in run("idempotency_reseal")
+        assert "6 audit rows would be resealed" in run("idempotency_stores", "reseal", "--dry-run")
+        assert "6 audit rows resealed" in run("idempotency_stores", "reseal")
+        assert "audit" not in run("idempotency_stores", "reseal")
         self.use(settings, [FIRST])
         with pytest.raises(CommandError, match="6 audit rows cannot be opened"):
-            run("idempotency_reseal")
+            run("idempotency_stores", "reseal")
         self.use(settings, [None, SECOND])
-        run("idempotency_reseal")
+        run("idempotency_stores", "reseal")
         assert [found.value for found in referring_to("payment", "4711")] == ["4711"]
         assert set(AuditEvent.objects.values_list("sealed", flat=True)) == {None}
         Reference.maintenance.filter(value="4712").delete()

@@ -104,7 +104,7 @@ def test_the_command_finishes_it(provider: Provider, point: str) -> None:
     """
     kill(point, provider)
     out = StringIO()
-    call_command("idempotency_resume", "--send", "--older-than", "0s", stdout=out)
+    call_command("idempotency_resume", "calls", "--send", "--older-than", "0s", stdout=out)
     assert out.getvalue().strip() == "1 call finished."
     assert list(provider.effects.values()) == [1]
     sent = len(provider.seen)
@@ -149,7 +149,9 @@ def test_it_is_looked_up(
         kill(point, provider)
     sent = len(provider.seen)
     if by == "command":
-        call_command("idempotency_resume", "--send", "--older-than", "0s", stdout=StringIO())
+        call_command(
+            "idempotency_resume", "calls", "--send", "--older-than", "0s", stdout=StringIO()
+        )
     with new_client() as client:
         response = client.post(provider.url, json=AMOUNT, extensions={"idempotency": "order-17"})
     assert response.json()["id"] == "ch_1"
@@ -176,7 +178,13 @@ def test_several_workers(provider: Provider) -> None:
         out = StringIO()
         try:
             call_command(
-                "idempotency_resume", "--send", "--older-than", "0s", stdout=out, stderr=StringIO()
+                "idempotency_resume",
+                "calls",
+                "--send",
+                "--older-than",
+                "0s",
+                stdout=out,
+                stderr=StringIO(),
             )
         finally:
             connection.close()

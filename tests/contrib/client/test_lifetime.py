@@ -110,7 +110,11 @@ def give_up() -> str:
     out = StringIO()
     try:
         call_command(
-            "idempotency_complete", "--undo", str(Step.objects.order_by("pk")[0].record), stdout=out
+            "idempotency_resume",
+            "operations",
+            "--undo",
+            str(Step.objects.order_by("pk")[0].record),
+            stdout=out,
         )
     except CommandError as error:
         return str(error)
@@ -143,7 +147,7 @@ def test_a_worker_that_died_before_the_first_byte(monkeypatch: pytest.MonkeyPatc
     assert OutgoingCall.objects.get().state == "given_up"
     let_pass(timedelta(minutes=10))
     out = StringIO()
-    call_command("idempotency_resume", "--send", "--unanswered", stdout=out)
+    call_command("idempotency_resume", "calls", "--send", "--unanswered", stdout=out)
     assert out.getvalue() == "Nothing to resume.\n"
     with pytest.raises(OperationCancelled):
         pay("visa")
@@ -160,7 +164,7 @@ def test_a_call_that_may_be_on_its_way(monkeypatch: pytest.MonkeyPatch, state: s
     assert "NotUndone" in give_up()
     assert states() == ["STARTED", "BARRIER"]
     let_pass(timedelta(minutes=10))
-    call_command("idempotency_complete", verbosity=0)
+    call_command("idempotency_resume", "operations", verbosity=0)
     assert (states(), OutgoingCall.objects.get().state) == (["SKIPPED", "BARRIER"], "given_up")
 
 
@@ -194,7 +198,7 @@ def test_an_operation_is_given_up_during_a_call(minutes: int) -> None:
     with suppress(OperationCancelled, OutcomeUnknown):  # or the late owner notes it first
         pay("visa")
     let_pass(timedelta(minutes=10))
-    call_command("idempotency_complete", verbosity=0)
+    call_command("idempotency_resume", "operations", verbosity=0)
     assert charges() == (1, 1)
     assert OutgoingCall.objects.get(operation__endswith="-undo").state == "succeeded"
     assert OutgoingCall.objects.exclude(operation__endswith="-undo").get().state == "succeeded"
@@ -212,7 +216,7 @@ def test_given_up_between_the_row_and_the_first_byte(monkeypatch: pytest.MonkeyP
     with pytest.raises(OperationCancelled):
         pay("visa")
     let_pass(timedelta(minutes=10))
-    call_command("idempotency_complete", verbosity=0)
+    call_command("idempotency_resume", "operations", verbosity=0)
     assert (charges(), states()) == ((0, 0), ["SKIPPED", "BARRIER"])
 
 
@@ -223,9 +227,9 @@ def test_a_step_sends_its_calls_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     died_before_the_first_byte(monkeypatch)
     let_pass(timedelta(minutes=10))
     out = StringIO()
-    call_command("idempotency_resume", stdout=out)
+    call_command("idempotency_resume", "calls", stdout=out)
     assert "open  its step sends it" in out.getvalue()
-    call_command("idempotency_resume", "--send", verbosity=0)
+    call_command("idempotency_resume", "calls", "--send", verbosity=0)
     assert charges() == (0, 0)
     end_leases()
     assert pay("visa") == 200

@@ -1,4 +1,4 @@
-"""`manage.py idempotency_resume`, and what the other commands do with calls."""
+"""`manage.py idempotency_resume calls`, and what the other commands do with calls."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import requests
 from django.core.management import CommandError, call_command
 
 from django_idempotency.contrib.at_rest.sealed import CannotOpen
+from django_idempotency.contrib.client import command as calls_command
 from django_idempotency.contrib.client import outgoing
 from django_idempotency.contrib.client.ledger import id_of
-from django_idempotency.contrib.client.management.commands import idempotency_resume
 from django_idempotency.contrib.client.messages import OutgoingRequest, pack_request, unpack_request
 from django_idempotency.contrib.client.models import OutgoingCall
 from django_idempotency.contrib.client.requests import IdempotentAdapter
@@ -85,7 +85,7 @@ def died(
 
 def run(*arguments: str) -> str:
     out = StringIO()
-    call_command("idempotency_resume", "--send", *arguments, stdout=out, stderr=StringIO())
+    call_command("idempotency_resume", "calls", "--send", *arguments, stdout=out, stderr=StringIO())
     return out.getvalue().strip()
 
 
@@ -254,7 +254,7 @@ def test_list_and_limit(provider: Provider, resumable: None) -> None:
     for number in range(3):
         died(provider, f"order-{number}")
     out = StringIO()
-    call_command("idempotency_resume", stdout=out)
+    call_command("idempotency_resume", "calls", stdout=out)
     said = out.getvalue()
     assert "fake  order-1  open\n" in said
     assert said.endswith("3 calls due.\n")
@@ -285,7 +285,7 @@ def test_a_call_that_cannot_be_judged(
     forgotten = died(provider, "old")
     OutgoingCall.objects.filter(pk=forgotten.pk).update(first_sent=utcnow() - timedelta(days=90))
     died(provider, "order-17")
-    monkeypatch.setattr(idempotency_resume, "end_forgotten", lambda *_: 1 / 0)
+    monkeypatch.setattr(calls_command, "end_forgotten", lambda *_: 1 / 0)
     with pytest.raises(CommandError, match="ZeroDivisionError"):
         run("--send")
     assert OutgoingCall.objects.get(pk=id_of("fake", "order-17")).state == "succeeded"

@@ -80,7 +80,7 @@ def relay(*options: str) -> None:
 
     with suppress(CommandError):  # some failed
         call_command(
-            "relay_outbox", "--once", f"--publisher={__name__}.to_file", *options, verbosity=0
+            "idempotency_relay", "--once", f"--publisher={__name__}.to_file", *options, verbosity=0
         )
 
 

@@ -261,7 +261,7 @@ def test_the_command_sets_aside() -> None:
     Message.objects.update(attempts=2, unended=2)
     with pytest.raises(CommandError, match="1 failed"):
         call_command(
-            "relay_outbox",
+            "idempotency_relay",
             "--once",
             "--max-attempts=2",
             "--publisher=tests.contrib.outbox.publishers.broken",

@@ -156,7 +156,9 @@ def test_an_async_publisher_loses_nothing(name: str) -> None:
     sent("", "")
     with suppress(CommandError):
         call_command(
-            "relay_outbox", "--once", f"--publisher=tests.contrib.outbox.test_regressions.{name}"
+            "idempotency_relay",
+            "--once",
+            f"--publisher=tests.contrib.outbox.test_regressions.{name}",
         )
     assert len(waiting()) == 2
 
@@ -232,7 +234,7 @@ def test_a_relay_that_could_not_commit(monkeypatch: pytest.MonkeyPatch) -> None:
             recorder.relay().batch()
         with pytest.raises(CommandError, match="is not in autocommit"):
             call_command(
-                "relay_outbox", "--once", "--publisher=tests.contrib.outbox.publishers.broken"
+                "idempotency_relay", "--once", "--publisher=tests.contrib.outbox.publishers.broken"
             )
     finally:
         monkeypatch.undo()
@@ -325,7 +327,7 @@ def test_once_ends_although_failures_are_due_again(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(publishers, "broken", take_time)
     with pytest.raises(CommandError, match="20 failed"):
         call_command(
-            "relay_outbox",
+            "idempotency_relay",
             "--once",
             "--batch=5",
             "--publisher=tests.contrib.outbox.publishers.broken",

@@ -1,4 +1,4 @@
-"""`manage.py relay_outbox`: what it prints, how it ends, and what it does when the broker or the
+"""`manage.py idempotency_relay`: what it prints, how it ends, and what it does when the broker or the
 database is lost.
 """
 
@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 from django.db import InterfaceError, OperationalError, ProgrammingError, connection
 from pytest_django import Settings
 
-from django_idempotency.contrib.outbox.management.commands import relay_outbox
+from django_idempotency.contrib.outbox.management.commands import idempotency_relay
 from django_idempotency.contrib.outbox.models import Message
 from django_idempotency.contrib.outbox.relaying import Relay
 from django_idempotency.errors import BrokerUnavailable
@@ -33,7 +33,9 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """Collect the waits instead of waiting."""
     Broker.reset()
     taken: list[float] = []
-    monkeypatch.setattr(relay_outbox.Command, "nap", lambda command, seconds: taken.append(seconds))
+    monkeypatch.setattr(
+        idempotency_relay.Command, "nap", lambda command, seconds: taken.append(seconds)
+    )
     handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     yield taken
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
@@ -42,7 +44,7 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 def relay(*arguments: str, publisher: str | None = f"{HERE}.Publisher", **options: Any) -> str:
     out = StringIO()
     chosen = [] if publisher is None else [f"--publisher={publisher}"]
-    call_command("relay_outbox", *chosen, *arguments, stdout=out, **options)
+    call_command("idempotency_relay", *chosen, *arguments, stdout=out, **options)
     hello, said = (
         "Publishing the outbox of 'default'. Stop with Ctrl+C or SIGTERM.\n",
         out.getvalue(),
@@ -89,7 +91,7 @@ def test_silence() -> None:
     sent("", "")
     Broker.plan = {0: terminate}
     out = StringIO()
-    call_command("relay_outbox", f"--publisher={HERE}.Publisher", stdout=out, verbosity=0)
+    call_command("idempotency_relay", f"--publisher={HERE}.Publisher", stdout=out, verbosity=0)
     assert relay("--once", verbosity=0) == out.getvalue() == ""
 
 
@@ -216,14 +218,14 @@ def test_it_polls_again(naps: list[float]) -> None:
     """The relay looks again after --poll seconds, for as long as nothing is due."""
     looks = []
 
-    def nap(command: relay_outbox.Command, seconds: float) -> None:
+    def nap(command: idempotency_relay.Command, seconds: float) -> None:
         looks.append(seconds)
         sent("")
         if len(looks) == 3:
             Broker.plan = {2: terminate}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(relay_outbox.Command, "nap", nap)
+        patch.setattr(idempotency_relay.Command, "nap", nap)
         assert relay("--poll=0.25") == "3 messages published.\n"
     assert looks == [0.25] * 3
 
@@ -239,14 +241,14 @@ def test_it_connects_anew(naps: list[float], caplog: Any) -> None:
     }
 
     with pytest.MonkeyPatch.context() as patch:
-        real = relay_outbox.Command.give_way
+        real = idempotency_relay.Command.give_way
 
-        def give_way(command: relay_outbox.Command, error: Exception, *, what: str) -> bool:
+        def give_way(command: idempotency_relay.Command, error: Exception, *, what: str) -> bool:
             Broker.away = 2 if not naps else Broker.away
             Message.objects.update(not_before=None)
             return real(command, error, what=what)
 
-        patch.setattr(relay_outbox.Command, "give_way", give_way)
+        patch.setattr(idempotency_relay.Command, "give_way", give_way)
         assert relay() == "3 messages published, 1 failed.\n"
     assert Broker.journal == ["opened", 0, "closed", "refused", "refused", "opened", 1, 2, "closed"]
     assert naps == [1, 2, 4]

@@ -61,7 +61,7 @@ def start(file: Path) -> Iterator[Start]:
         command = [
             sys.executable,
             "manage.py",
-            "relay_outbox",
+            "idempotency_relay",
             "--publisher=tests.contrib.outbox.publishers.to_file",
             *arguments,
         ]

@@ -49,7 +49,7 @@ settings.configure(DATABASES={{}}, INSTALLED_APPS=apps, SECRET_KEY="s", ROOT_URL
 import django; django.setup()
 from django.apps import apps
 from django.core.management import get_commands
-print("django_idempotency_message" in [model._meta.db_table for model in apps.get_models()], "relay_outbox" in get_commands())
+print("django_idempotency_message" in [model._meta.db_table for model in apps.get_models()], "idempotency_relay" in get_commands())
 """
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60

@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.db.migrations.state import ProjectState
 
-from django_idempotency.contrib.outbox.management.commands import relay_outbox
+from django_idempotency.contrib.outbox.management.commands import idempotency_relay
 from django_idempotency.contrib.outbox.models import Message
 from django_idempotency.contrib.outbox.waking import Listener, NotifyRelay
 
@@ -48,7 +48,9 @@ def trigger() -> Iterator[None]:
 def relay(*arguments: str) -> str:
     out = StringIO()
     publisher = "--publisher=tests.contrib.outbox.publishers.Publisher"
-    call_command("relay_outbox", "--listen", f"--poll={POLL}", publisher, *arguments, stdout=out)
+    call_command(
+        "idempotency_relay", "--listen", f"--poll={POLL}", publisher, *arguments, stdout=out
+    )
     return out.getvalue()
 
 
@@ -93,7 +95,7 @@ def test_it_listens_on_the_next_connection(
     once_idle: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its session ends while it waits: it reconnects, and is woken again."""
-    monkeypatch.setattr(relay_outbox, "RECONNECT", 0)
+    monkeypatch.setattr(idempotency_relay, "RECONNECT", 0)
     Broker.plan = {1: lambda: signal.raise_signal(signal.SIGTERM)}
     connection.ensure_connection()
     with connection.cursor() as cursor:

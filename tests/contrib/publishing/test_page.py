@@ -86,8 +86,8 @@ def test_a_pattern_that_cannot_be_reversed() -> None:
 def test_the_command() -> None:
     """It prints a table for the project's documentation, or the same JSON."""
     table, document = StringIO(), StringIO()
-    call_command("idempotency_policy", "charges", stdout=table)
-    call_command("idempotency_policy", "charges", format="json", stdout=document)
+    call_command("idempotency_routes", "charges", policy="md", stdout=table)
+    call_command("idempotency_routes", "charges", policy="json", stdout=document)
     assert len(table.getvalue().splitlines()) == 3
     assert "`Idempotency-Key`, required | P7D | atomic | 2XX 3XX 4XX, not 400" in table.getvalue()
     assert json.loads(document.getvalue())[0]["lifetime"] == "P7D"
@@ -165,7 +165,7 @@ def test_problems_are_those_of_the_code() -> None:
     known = {problem.code: problem.status for problem in ours if hasattr(problem, "code")}
     assert {problem.code for problem in published_problems()} == set(known) - others
     document = StringIO()
-    call_command("idempotency_policy", format="json", stdout=document)
+    call_command("idempotency_routes", policy="json", stdout=document)
     for each in json.loads(document.getvalue()):
         assert each["problems"].items() <= known.items()
 
@@ -174,7 +174,7 @@ def test_problems_are_those_of_the_code() -> None:
 def test_the_admin_is_not_published() -> None:
     """Where it is, is not for everyone; `idempotency_routes` shows it to the project."""
     document = StringIO()
-    call_command("idempotency_policy", format="json", stdout=document)
+    call_command("idempotency_routes", policy="json", stdout=document)
     paths = {each["path"] for each in json.loads(document.getvalue())}
     assert "/api/charges/" in paths
     assert not [path for path in paths if path.startswith("/admin/")]

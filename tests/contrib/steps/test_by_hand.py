@@ -69,7 +69,7 @@ def record_id() -> Any:
 
 def typed(*arguments: str) -> str:
     out = io.StringIO()
-    call_command("idempotency_complete", "--undo", *arguments, stdout=out)
+    call_command("idempotency_resume", "operations", "--undo", *arguments, stdout=out)
     return out.getvalue()
 
 
@@ -222,7 +222,7 @@ def test_the_undo_in_doubt_is_continued(clock: Clock) -> None:
     assert undo().failed == "charge: TimeoutError"
     later()
     out = io.StringIO()
-    call_command("idempotency_complete", stdout=out)
+    call_command("idempotency_resume", "operations", stdout=out)
     assert out.getvalue().endswith("\n1 undone.\n")
     assert (PROVIDER.count("refund"), PROVIDER.count("release")) == (1, 1)
 
@@ -305,7 +305,7 @@ def test_its_steps_vanish(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None
 
     hold()
     monkeypatch.setattr(
-        "django_idempotency.contrib.steps.management.commands.idempotency_complete.undo_by_hand",
+        "django_idempotency.contrib.steps.command.undo_by_hand",
         late,
     )
     with pytest.raises(CommandError, match=r"no step of the record .* any more"):

@@ -161,7 +161,7 @@ def test_a_step_that_is_cut(clock: Clock, body: Any) -> None:
 
 
 def test_what_is_cut_is_not_asked_about_at_once(clock: Clock) -> None:
-    """An operation that gives up then leaves that to `idempotency_complete`: a call that still runs
+    """An operation that gives up then leaves that to `idempotency_resume operations`: a call that still runs
     has no effect yet.
     """
     work.ANSWER.append(lambda asked: asked.run())

@@ -1,4 +1,4 @@
-"""`idempotency_complete`: what died between two steps is finished or undone, by whichever worker
+"""`idempotency_resume operations`: what died between two steps is finished or undone, by whichever worker
 takes it.
 """
 
@@ -42,7 +42,7 @@ def complete(*arguments: str) -> str:
     """Let time pass, run the command, and return what it printed."""
     Step.objects.exclude(due_at=None).update(due_at=timezone.now() - timedelta(seconds=1))
     out = io.StringIO()
-    call_command("idempotency_complete", *arguments, stdout=out)
+    call_command("idempotency_resume", "operations", *arguments, stdout=out)
     return out.getvalue()
 
 
@@ -138,7 +138,7 @@ def test_what_waits_is_said_to_wait(clock: Clock) -> None:
     Step.objects.update(arguments=None)
     assert "1 waiting" in complete()
     out = io.StringIO()
-    call_command("idempotency_complete", stdout=out)
+    call_command("idempotency_resume", "operations", stdout=out)
     assert out.getvalue().startswith("Nothing to complete now. 1 operation is looked at later")
     work.ANSWER.append(lambda asked: asked.run())
     assert give_up() == "Undone.\n"

@@ -148,7 +148,7 @@ def test_what_gave_up_and_then_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     Step.objects.filter(pk=barrier.pk).update(created_at=timezone.now())
     Step.objects.update(due_at=timezone.now() - timedelta(seconds=1))
-    call_command("idempotency_complete", verbosity=0)
+    call_command("idempotency_resume", "operations", verbosity=0)
     assert states() == ["UNDONE", "UNDONE", "FAILED", "BARRIER"]
 
 

@@ -106,7 +106,7 @@ def test_an_undo_that_is_owed_keeps_what_it_needs(settings: Any) -> None:
     assert left() > 0
     work.PROVIDER.fails.clear()
     Step.objects.exclude(due_at=None).update(due_at=timezone.now() - timedelta(seconds=1))
-    call_command("idempotency_complete", verbosity=0)
+    call_command("idempotency_resume", "operations", verbosity=0)
     assert housekeeping.erase("default", record, erased=True) == 0
     assert left() == 0
 

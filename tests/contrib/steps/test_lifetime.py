@@ -297,7 +297,7 @@ def test_sixty_days_of_undoing() -> None:
     while WORLD.now < timedelta(days=60):
         WORLD.go(timedelta(hours=chance.uniform(1, 20)))
         try:
-            call_command("idempotency_complete", stdout=out)
+            call_command("idempotency_resume", "operations", stdout=out)
         except CommandError:
             tried += 1
     assert (WORLD.count("refund"), WORLD.count("cancel"), WORLD.count("charge")) == (1, 1, 1)
@@ -306,7 +306,8 @@ def test_sixty_days_of_undoing() -> None:
     assert Step.objects.get(name="charge").error.endswith("UndoTooOld")
     WORLD.breaks.clear()
     call_command(
-        "idempotency_complete",
+        "idempotency_resume",
+        "operations",
         "--undo",
         str(Step.objects.first().record),  # type: ignore[union-attr]
         stdout=StringIO(),
@@ -338,7 +339,7 @@ def test_a_host_whose_clock_is_wrong(hours: int) -> None:
         call_command("purge_idempotency", verbosity=0)
         assert states() == ["DONE", "STARTED"]
         out = StringIO()
-        call_command("idempotency_complete", stdout=out)
+        call_command("idempotency_resume", "operations", stdout=out)
         assert out.getvalue().startswith("Nothing to complete now.")
         WORLD.breaks.clear()
         assert pay("visa") == "charge"

@@ -174,7 +174,7 @@ def completed(*arguments: str) -> str:
     """Let those be dead that had taken a row, run the command, and return what it printed."""
     Step.objects.exclude(due_at=None).update(due_at=timezone.now() - timedelta(seconds=1))
     out = io.StringIO()
-    call_command("idempotency_complete", *arguments, stdout=out)
+    call_command("idempotency_resume", "operations", *arguments, stdout=out)
     return out.getvalue()
 
 

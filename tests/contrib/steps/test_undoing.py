@@ -192,7 +192,7 @@ def test_an_undo_that_breaks_off(clock: Clock, dies: str) -> None:
 
 def test_an_undo_that_fails(clock: Clock) -> None:
     """The result is stored, the others are done, and the failed one waits for
-    `idempotency_complete`.
+    `idempotency_resume operations`.
     """
     book = guarded(saga, undo_on=[Declined])
     PROVIDER.fails.update(charge=Declined(), release=TimeoutError())

@@ -150,7 +150,7 @@ def test_a_step_that_is_cut(send: Send, door: str) -> None:
 
 @pytest.mark.parametrize("door", DOORS)
 def test_an_undo_that_fails(send: Send, door: str) -> None:
-    """The client gets the same, and `idempotency_complete` tries again."""
+    """The client gets the same, and `idempotency_resume operations` tries again."""
     END.append(Declined())
     PROVIDER.fails["refund"] = TimeoutError()
     assert send(door).status_code == 500

@@ -115,7 +115,7 @@ class Sagas:
         return sagas.is_abandoned(key)
 
     def finish(self) -> str:
-        """Run `idempotency_complete`, and give up by hand what waits, until the leases of the dead
+        """Run `idempotency_resume operations`, and give up by hand what waits, until the leases of the dead
         are over.
         """
         from django.core.management import CommandError, call_command
@@ -131,10 +131,12 @@ class Sagas:
         left = due.count()
         while due.update(due_at=Now()) and time.monotonic() < deadline:
             with suppress(CommandError):  # what failed is tried again
-                call_command("idempotency_complete", stdout=said)
+                call_command("idempotency_resume", "operations", stdout=said)
             for record in set(due.exclude(name="").values_list("record", flat=True)):
                 with suppress(CommandError):
-                    call_command("idempotency_complete", "--undo", str(record), stdout=said)
+                    call_command(
+                        "idempotency_resume", "operations", "--undo", str(record), stdout=said
+                    )
             time.sleep(0.5)
         return f"{left - due.count()} of {left} operations that were left"
 

@@ -680,7 +680,7 @@ def test_refused(store: DynamoDBStore, code: str) -> None:
 def test_no_table(dynamodb: str) -> None:
     """The error says what to type."""
     store = make_store(dynamodb)
-    with pytest.raises(StoreUnavailable, match=r"manage\.py create_idempotency_table"):
+    with pytest.raises(StoreUnavailable, match=r"manage\.py idempotency_stores create"):
         store.claim(make_ticket())
     store.client.boto.close()
 

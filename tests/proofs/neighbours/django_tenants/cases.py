@@ -290,7 +290,11 @@ def send_in(name: str, payload: str, *, position: int | None = None) -> None:
 
 def relay(name: str) -> None:
     """Run the command that the docs give for the relay of a tenant."""
-    where = ["tenant_command", "relay_outbox", f"--schema={name}"] if EACH else ["relay_outbox"]
+    where = (
+        ["tenant_command", "idempotency_relay", f"--schema={name}"]
+        if EACH
+        else ["idempotency_relay"]
+    )
     execute_from_command_line(["manage.py", *where, "--once", f"--publisher={__name__}.publish"])
 
 
@@ -380,13 +384,13 @@ def test_relaying_every_schema() -> None:
     for name in NAMES:
         send_in(name, "bad")
     with pytest.raises(CommandError):
-        call_command("all_tenants_command", "relay_outbox", "--", "--once", path)
+        call_command("all_tenants_command", "idempotency_relay", "--", "--once", path)
     assert attempts() == 1
     failed = []
     for tenant in Tenant.objects.all():
         with tenant_context(tenant):
             try:
-                call_command("relay_outbox", "--once", path)
+                call_command("idempotency_relay", "--once", path)
             except CommandError:
                 failed.append(tenant.schema_name)
     assert sorted(failed) == sorted(NAMES)

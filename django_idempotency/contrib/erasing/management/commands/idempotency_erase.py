@@ -34,15 +34,30 @@ NAMED = 5
 
 
 class Command(ScanningCommand):
+    """Erase what is stored about the owner of a scope, in every store and every front:
+    responses, request digests, scopes, keys and paths. A key that was used stays used until
+    its retention ends: a retry gets response-not-stored, and never runs.
+
+    when:
+      A person asks for it. It cannot be undone, and asks before it begins. What runs or is
+      held is left: type it again in a while.
+
+    examples:
+      %(prog)s --scope user:42 --dry-run
+          Count what is stored about a user.
+      %(prog)s --scope user:42
+          Erase it, after a question.
+      %(prog)s --scope user:42 --realm eu --no-input
+          Erase it in one realm, from a script.
+
+    exit status:
+      0    All was done.
+      1    Something is left, since a request, a relay, a provider or a person holds it.
+      2    An option is wrong. Nothing was done.
+      130  It was interrupted. Type it again: what is erased is skipped.
+    """
+
     requires_system_checks = "__all__"
-    help = (
-        "Erase what is stored about the owner of a scope, in every store and every front: "
-        "responses, request digests, "
-        "scopes, keys and paths. A key that was used stays used until its retention ends: "
-        "a retry gets "
-        "response-not-stored, and never runs. What runs or is held is left and reported, "
-        "and the exit status is 1 then."
-    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -141,7 +156,7 @@ class Command(ScanningCommand):
             self.report(
                 "Operations whose steps are undone: 0",
                 self.owed,
-                "need their results: see idempotency_complete",
+                "need their results: see idempotency_resume operations",
             )
         if self.unreadable:
             self.stdout.write(f"{self.unreadable:,} records cannot be read, and were left.")

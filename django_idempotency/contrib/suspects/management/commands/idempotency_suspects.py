@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
@@ -18,6 +18,7 @@ from django.utils.dateparse import parse_date, parse_datetime
 from .....management.arguments import MOST_ROWS, duration, positive
 from .....management.base import counted
 from .....management.output import write_whole
+from .....management.parts import HelpedCommand
 from ...output import as_csv, as_json, as_table, as_textfile
 from ...searching import Search, Suspect, Unsearchable, report, search_of, suspects
 
@@ -25,13 +26,28 @@ from ...searching import Search, Suspect, Unsearchable, report, search_of, suspe
 FOUND = 3
 
 
-class Command(BaseCommand):
+class Command(HelpedCommand):
+    """Find rows of a model with equal facts, close together, that were made under different
+    idempotency keys: operations that may have been done twice. It only reads.
+
+    when:
+      A customer was charged twice, or a client has sent a new key with each retry; and each
+      night from a cron job.
+
+    examples:
+      %(prog)s payments.Charge --same card,amount --within 5m
+          List charges of one card and one amount within five minutes, of the last day.
+      %(prog)s payments.Charge --same card,amount --within 5m --exit-code
+          Do so from a script, which learns by the exit status if there are any.
+
+    exit status:
+      0    All was done.
+      1    The database could not answer, or the model cannot be searched so.
+      2    An option is wrong. Nothing was done.
+      3    With --exit-code: there are suspects.
+    """
+
     requires_system_checks = ()
-    help = (
-        "Find rows of a model with equal facts, close together, that were made under "
-        "different idempotency keys. "
-        "Only reads."
-    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument

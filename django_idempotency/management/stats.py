@@ -9,18 +9,33 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from ...inspection.status import STATUSES, Tally
-from ...runtime.wings import wing
-from ..base import ScanningCommand
-from ..output import write_whole
+from ..inspection.status import STATUSES, Tally
+from .base import ScanningCommand
+from .output import write_whole
+from .textfile import of_store
 
 
-class Command(ScanningCommand):
-    help = (
-        "Count a store's records by status, and show the oldest running one, how far the "
-        "purge is behind, and the size. "
-        "Reads all records, in bounded batches."
-    )
+class Stats(ScanningCommand):
+    """Count a store's records by state. It also shows the oldest running one, how far the
+    purge is behind, and the size. It reads all records, in bounded batches.
+
+    when:
+      Something seems stuck: a growing purge lag means that no purge runs, and a record that
+      has been abandoned for long waits for a retry that does not come. It only reads.
+
+    examples:
+      %(prog)s
+          Show the figures of the store that IDEMPOTENCY["STORE"] names.
+      %(prog)s --store payments --format json
+          Write those of another store for a program.
+      %(prog)s --format textfile --output /srv/metrics/shop.prom
+          Write them for Prometheus, from a cron job.
+
+    exit status:
+      0    All was done.
+      1    Something failed. The message says how far it came.
+      2    An option is wrong. Nothing was done.
+    """
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -49,9 +64,7 @@ class Command(ScanningCommand):
             case "json":
                 text = json.dumps(self.as_json(tally, figures, size), indent=2) + "\n"
             case "textfile":
-                text = "".join(
-                    wing("monitoring").of_store(self.alias, self.counts(tally), figures, size)
-                )
+                text = "".join(of_store(self.alias, self.counts(tally), figures, size))
             case _:
                 text = "".join(self.as_table(tally, figures, size))
         if options["output"] is None:

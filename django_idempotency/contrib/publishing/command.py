@@ -5,26 +5,24 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
-from .....checks.settings import check_settings
-from ...views import policies
+from ...checks.settings import check_settings
+from ...management.parts import HelpedCommand
+from .views import policies
 
 _HEAD = ("Method", "Path", "Key", "Lifetime", "Guarantee", "Remembered", "Problems")
 
 
-class Command(BaseCommand):
-    help = (
-        "Show what clients need to know about each guarded route: as a Markdown table for your "
-        "documentation, or JSON."
-    )
+class Policies(HelpedCommand):
+    """`idempotency_routes --policy`."""
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "path", nargs="?", default="", help="Only routes whose path contains this."
-        )
-        parser.add_argument(
-            "--format", choices=("md", "json"), default="md", help="Markdown (the default) or JSON."
+            "--policy",
+            choices=("md", "json"),
+            help="What clients need to know about each guarded route: a table of Markdown for your "
+            "documentation, or JSON.",
         )
 
     def handle(self, **options: Any) -> None:
@@ -32,7 +30,7 @@ class Command(BaseCommand):
             raise CommandError(f"{wrong[0].msg} {wrong[0].hint}")
         found = [each for each in policies() if options["path"] in each["path"]]
         self.stdout.write(
-            json.dumps(found, indent=2) if options["format"] == "json" else as_table(found)
+            json.dumps(found, indent=2) if options["policy"] == "json" else as_table(found)
         )
 
 

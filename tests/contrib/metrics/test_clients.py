@@ -15,7 +15,7 @@ from django.urls import path
 from pytest_django import Settings
 
 from django_idempotency import idempotent
-from django_idempotency.contrib.monitoring.clients import ClientsMiddleware
+from django_idempotency.contrib.metrics.clients import ClientsMiddleware
 
 from ...support.meters import RecordingMeter, installed
 
@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 OURS = "django_idempotency.middleware.IdempotencyMiddleware"
-PLAIN = "django_idempotency.contrib.monitoring.clients.ClientsMiddleware"
+PLAIN = "django_idempotency.contrib.metrics.clients.ClientsMiddleware"
 KEY = {"Idempotency-Key": "a-key-that-is-long-enough"}
 
 

@@ -4,6 +4,7 @@ exporter.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 
 #: What a line of the text format says of each gauge.
@@ -37,10 +38,8 @@ def gauge(
     full = f"django_idempotency_{name}"
     yield f"# HELP {full} {about}\n# TYPE {full} gauge\n"
     for labels, value in values:
-        shown = ",".join(f'{label}="{escaped(text)}"' for label, text in labels.items())
+        # JSON escapes a text as this format does.
+        shown = ",".join(
+            f"{label}={json.dumps(text, ensure_ascii=False)}" for label, text in labels.items()
+        )
         yield f"{full}{{{shown}}} {value}\n"
-
-
-def escaped(label: str) -> str:
-    """Return the value of a label as the text format wants it."""
-    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -36,11 +36,29 @@ TRIES = 5
 
 
 class Command(ProgressCommand):
-    help = (
-        "Publish the messages of the outbox, each at least once, those with the same key "
-        "in order. Runs until SIGTERM or "
-        "Ctrl+C, after which it finishes the current message. Several may run at once."
-    )
+    """Publish the messages of the outbox, each at least once, those with the same key in
+    order. It runs until SIGTERM or Ctrl+C, and then finishes the current message.
+
+    when:
+      As a service beside the web workers; and with --once by hand when messages wait and
+      you want to see why. Several may run at once.
+
+    examples:
+      %(prog)s
+          Publish until it is stopped, by the publisher of OUTBOX_PUBLISHER.
+      %(prog)s --once --verbosity 2
+          Publish what is due, say how far it is, and exit.
+      %(prog)s --listen
+          Be woken by PostgreSQL, in place of asking each second.
+
+    exit status:
+      0    All was done.
+      1    With --once: a message failed, or the broker or the database was away.
+      2    An option is wrong. Nothing was done.
+      130  It was interrupted in the middle of a message, which is sent again.
+    """
+
+    requires_system_checks = "__all__"
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(

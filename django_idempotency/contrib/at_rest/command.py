@@ -10,23 +10,36 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from .....management.arguments import not_negative, positive
-from .....management.base import ScanningCommand
-from .....runtime.registry import stores
-from .....stores.base import layers
-from ....wing import housekeeping
-from ...sealed import Resealing, SealedStore
+from ...management.arguments import not_negative, positive
+from ...management.base import ScanningCommand
+from ...runtime.registry import stores
+from ...stores.base import layers
+from ..wing import housekeeping
+from .sealed import Resealing, SealedStore
 
 
-class Command(ScanningCommand):
+class Reseal(ScanningCommand):
+    """Seal every stored response with the first key of ENCRYPTION_KEYS; if that is None, store
+    it unsealed. It reads the records in bounded batches and changes one at a time, beside
+    traffic. Type it again after an interruption: what is done is skipped.
+
+    when:
+      After a new first key was deployed to all hosts, and before the old one is taken out
+      of ENCRYPTION_KEYS.
+
+    examples:
+      %(prog)s --dry-run
+          Count what would be resealed.
+      %(prog)s --sleep 0.1
+          Reseal with a pause after each batch, in busy hours.
+
+    exit status:
+      0    All was done.
+      1    A response cannot be opened, or was locked. Add its key, or type it again.
+      2    An option is wrong. Nothing was done.
+    """
+
     requires_system_checks = "__all__"
-    help = (
-        "Seal every stored response with the first key of ENCRYPTION_KEYS; if that is "
-        "None, store it unsealed. Reads the "
-        "records in bounded batches and changes one at a time, beside traffic. Type it "
-        "again after an interruption: what is "
-        "done is skipped. The exit status is 1 if a response cannot be opened."
-    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

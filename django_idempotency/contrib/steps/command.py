@@ -9,24 +9,25 @@ from typing import Any
 from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError, router
 from django.utils.connection import ConnectionDoesNotExist
 
-from ..... import conf
-from .....core.hashing import record_of_ref
-from .....core.interventions import Intervention
-from .....core.policy import seconds
-from .....core.records import Record
-from .....errors import IdempotencyError
-from .....instrumentation.trail import trail
-from .....management.arguments import positive
-from .....management.output import operator
-from .....runtime.registry import stores
-from ...completing import Completed, Looked, complete, due, watched
-from ...intervening import newest_of, undo_by_hand
-from ...journal import database_of
-from ...models import Step
+from ... import conf
+from ...core.hashing import record_of_ref
+from ...core.interventions import Intervention
+from ...core.policy import seconds
+from ...core.records import Record
+from ...errors import IdempotencyError
+from ...instrumentation.trail import trail
+from ...management.arguments import positive
+from ...management.output import operator
+from ...management.parts import HelpedCommand
+from ...runtime.registry import stores
+from .completing import Completed, Looked, complete, due, watched
+from .intervening import newest_of, undo_by_hand
+from .journal import database_of
+from .models import Step
 
 logger = logging.getLogger("django_idempotency")
 
@@ -34,15 +35,30 @@ logger = logging.getLogger("django_idempotency")
 MOST_LINES = 50
 
 
-class Command(BaseCommand):
-    help = (
-        "Finish operations that died between two steps: call guarded functions again, "
-        "continue undos that broke off or "
-        "failed, and list what only a retry of its client could finish. With --undo REF, "
-        "give up one that is held or was "
-        "abandoned. Bounded, and several may run at once. The exit status is 1 if an "
-        "operation could not be completed."
-    )
+class Operations(HelpedCommand):
+    """Finish operations that died between two steps. It calls guarded functions again,
+    continues undos that broke off or failed, and lists what only a retry of its client
+    could finish. With --undo REF it gives up one that is held or was abandoned.
+
+    when:
+      From a cron job; and by hand when the log has undo_failed, or a person has found out
+      how far a held operation came. Several may run at once.
+
+    examples:
+      %(prog)s --dry-run
+          List what is due, and change nothing.
+      %(prog)s
+          Finish what is due, at most 1,000 operations.
+      %(prog)s --undo op_… --reason "refunded by hand"
+          Undo one operation, and say why in the trail.
+
+    exit status:
+      0    All was done.
+      1    An operation could not be completed. It is tried again the next time.
+      2    An option is wrong. Nothing was done.
+    """
+
+    requires_system_checks = "__all__"
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(

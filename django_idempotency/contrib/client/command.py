@@ -10,27 +10,43 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError, Error, router
 
-from .....management.arguments import duration, positive
-from .....management.base import ProgressCommand, counted
-from ...lookup import end_forgotten
-from ...models import OutgoingCall
-from ...providers import provider
-from ...resuming import Resumed, due, expired, paged, resume
-from ...rules import CallState
+from ...management.arguments import duration, positive
+from ...management.base import ProgressCommand, counted
+from .lookup import end_forgotten
+from .models import OutgoingCall
+from .providers import provider
+from .resuming import Resumed, due, expired, paged, resume
+from .rules import CallState
 
 #: The most reasons, and the most calls, that are printed.
 MOST_REASONS = 5
 MOST_LINES = 50
 
 
-class Command(ProgressCommand):
-    help = (
-        "List outgoing calls whose process died. With --send, send them again with their "
-        "keys, and hold for a person those "
-        "whose key their provider may have forgotten. A step's calls are sent by its next "
-        "attempt only. Bounded, and several "
-        "may run at once. The exit status of --send is 1 if calls are left or held."
-    )
+class Calls(ProgressCommand):
+    """List outgoing calls whose process died. With --send they are sent again with their keys,
+    and those whose key their provider may have forgotten are held for a person. A step's
+    calls are sent by its next attempt only.
+
+    when:
+      From a cron job with --send; and by hand after a host has died, or when a provider was
+      away for long. Several may run at once.
+
+    examples:
+      %(prog)s
+          List the calls that nobody has sent for five minutes.
+      %(prog)s --send --limit 100
+          Send at most 100 of them again.
+      %(prog)s --send --provider stripe --unanswered
+          Send those of one provider, also where the process gave up and said so.
+
+    exit status:
+      0    All was done.
+      1    Calls are left or held: decide about those that are held in the admin.
+      2    An option is wrong. Nothing was done.
+    """
+
+    requires_system_checks = "__all__"
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--provider", metavar="ALIAS", help='In IDEMPOTENCY["PROVIDERS"]; all.')

@@ -11,35 +11,32 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 
-from .....inspection import redaction
-from .....inspection.terminal import plain
-from .....management.arguments import add_record, add_store, sought
-from .....management.base import StoreCommand
-from ...models import AuditEvent, Reference
-from ...rows import Timeline, parsed, referring_to, timeline_of
+from ...inspection import redaction
+from ...inspection.terminal import plain
+from ...management.arguments import sought
+from ...management.base import StoreCommand
+from .models import AuditEvent, Reference
+from .rows import Timeline, parsed, referring_to, timeline_of
 
 #: What JSON has of an event, and of a reference.
 EVENT = ("at", "event", "attempt", "outcome", "request", "owner", *AuditEvent.personal)
 REFERENCE = ("kind", "value", "record", "scope", "key", "at")
 
 
-class Command(StoreCommand):
-    help = (
-        "Show what happened to one idempotency key, oldest first, and what it refers to; "
-        "or with --reference the keys that "
-        "refer to something. If the trail has nothing of it, the exit status is 1."
-    )
+class History(StoreCommand):
+    """`idempotency_record --history`."""
 
     def add_arguments(self, parser: CommandParser) -> None:
-        add_record(parser, nargs="?")
-        add_store(parser)
-        parser.add_argument(
+        trail = parser.add_argument_group("the audit trail")
+        trail.add_argument(
+            "--history",
+            action="store_true",
+            help="Show what happened to the key, oldest first, also after its record was deleted.",
+        )
+        trail.add_argument(
             "--reference",
             metavar="KIND:VALUE",
-            help='List the keys that refer to it, such as "payment:17".',
-        )
-        parser.add_argument(
-            "--format", choices=("text", "json"), default="text", help="Text; or json, a line each."
+            help='List the keys that refer to something, such as "payment:17".',
         )
 
     def look(self, **options: Any) -> None:
