@@ -29,7 +29,6 @@ settings.configure(
             for app in ("admin", "auth", "contenttypes", "messages", "sessions")
         ),
         "django_idempotency",
-        "django_idempotency.contrib.browser",
         "django_idempotency.contrib.client",
         "django_idempotency.contrib.erasing",
         "django_idempotency.contrib.outbox",

@@ -415,7 +415,7 @@ ARCHITECTURE = (
     Row(
         "The client keeps its key until the request has succeeded.",
         "how-to/clients.md#in-a-browser",
-        "tests/contrib/browser/test_fetch.py::test_the_rules "
+        "tests/contrib/forms/test_fetch.py::test_the_rules "
         "tests/proofs/browser/test_fetch.py::test_a_reload",
     ),
     Row(

@@ -32,7 +32,6 @@ INSTALLED_APPS = [
     "rest_framework",
     "rest_framework.authtoken",
     "django_idempotency",
-    "django_idempotency.contrib.browser",
     "django_idempotency.contrib.client",
     "django_idempotency.contrib.erasing",
     "django_idempotency.contrib.forms",

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.contrib.browser import till
-from tests.contrib.browser.till import paid
+from tests.contrib.forms import till
+from tests.contrib.forms.till import paid
 
 from .conftest import Window
 
@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.any_database,
     pytest.mark.slow,
     pytest.mark.django_db(transaction=True),
-    pytest.mark.urls("tests.contrib.browser.till"),
+    pytest.mark.urls("tests.contrib.forms.till"),
 ]
 
 #: Pays for a thing. Returns the status and the row, or the error's name.

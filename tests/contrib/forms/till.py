@@ -1,5 +1,5 @@
 """A till: a page with fetch.js, and a guarded view that it pays at:
-`@pytest.mark.urls("tests.contrib.browser.till")`.
+`@pytest.mark.urls("tests.contrib.forms.till")`.
 """
 
 from __future__ import annotations
