@@ -12,6 +12,10 @@ Of a call: `Extension` has a say in it, and gets its `Details`; `Ticket` is what
 store, `Record` what the store knows, and `is_expired(record)` says if that counts no more;
 `SettledState` says how it was left; `Problem` is an error with a response of its own.
 
+Of the wire: `Dialect` is how an API speaks; `Default`, `Draft` and `Stripe` are those that a policy
+may name, and `Answer` is a response whose headers one makes. `meta_name(header)` is a header's name
+in `request.META`.
+
 Of a request: `Document` is one as expressions see it, `selected_facts()` selects from it, and
 `compiled()` raises `ValueError` for what is no expression; `Expression` and `Functions` are those
 of JMESPath. `realm_of(policy, request)` names its tenant, and `in_any_language(request, path)`
@@ -27,8 +31,10 @@ from django.http import HttpRequest
 
 from . import conf
 from .conf import get as setting
+from .conf import meta_name
 from .core import hashing
 from .core.conclusions import SettledState
+from .core.dialects import Answer, Default, Dialect, Draft, Stripe
 from .core.expressions import Expression, Functions
 from .core.extensions import Details, Extension
 from .core.policy import DURATION, Duration, Policy, Resolved, is_duration, seconds
@@ -44,8 +50,12 @@ from .scopes import realm_of
 __all__ = [
     "DURATION",
     "FINAL",
+    "Answer",
+    "Default",
     "Details",
+    "Dialect",
     "Document",
+    "Draft",
     "Duration",
     "Expression",
     "Extension",
@@ -55,12 +65,14 @@ __all__ = [
     "Record",
     "Resolved",
     "SettledState",
+    "Stripe",
     "Ticket",
     "blinded",
     "compiled",
     "in_any_language",
     "is_duration",
     "is_expired",
+    "meta_name",
     "realm_of",
     "refer_to",
     "seconds",

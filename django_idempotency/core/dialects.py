@@ -19,8 +19,6 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..errors import KeyMalformed, Problem, RequestMismatch
 
-#: Where a request carries its key.
-CARRIERS = ("header", "body", "query")
 #: The longest key that a record can hold.
 LONGEST = 255
 #: The content type of a problem document (RFC 9457).
@@ -55,7 +53,6 @@ _SPELLINGS = {
     "quoted": re.compile(rf"{_QUOTED}(?:; *[a-z*][a-z0-9_\-.*]*(?:=(?:{_VALUE}))?)*"),
     "opaque": _MEMBER,
 }
-SPELLINGS = tuple(_SPELLINGS)
 
 
 def of_endpoint(key: str, path: str) -> str:
@@ -173,12 +170,12 @@ def _or_none(accepts: Callable[[Any], bool], expected: str) -> Fact:
 #: Each fact: what it may be, and in words what to type.
 FACTS: Mapping[str, Fact] = {
     "name": (_is_name, "a word"),
-    "carrier": _one_of(CARRIERS),
+    "carrier": _one_of(("header", "body", "query")),
     "field": (
         lambda value: isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]+", value) is not None,
         "the name of a header, of a member of the body or of a parameter",
     ),
-    "spelling": _one_of(SPELLINGS),
+    "spelling": _one_of(tuple(_SPELLINGS)),
     "max_length": (_is_length, f"a number from 1 to {LONGEST}"),
     "pattern": _or_none(_is_pattern, "a regular expression"),
     "requires_key": _FLAG,
@@ -441,13 +438,6 @@ class Draft(Dialect):
     spelling = "quoted"
 
 
-#: Kinds of statuses, for `remembers`: what may not be met again by the same request is `TRANSIENT`.
-SUCCESS = frozenset(range(200, 400))
-CLIENT_ERRORS = frozenset(range(400, 500))
-SERVER_ERRORS = frozenset(range(500, 600))
-TRANSIENT = frozenset({401, 403, 408, 409, 425, 429})
-
-
 class Stripe(Dialect):
     """Speaks as Stripe's API, v1. Everything is kept once the endpoint has begun, 500 included;
     refusals before that are not.
@@ -455,7 +445,7 @@ class Stripe(Dialect):
 
     spelling = "bare"
     statuses: ClassVar = {RequestMismatch: 400}
-    remembers = SUCCESS | (CLIENT_ERRORS - TRANSIENT - {400, 415}) | SERVER_ERRORS
+    remembers = frozenset(range(200, 600)) - {400, 401, 403, 408, 409, 415, 425, 429}
     echoes = frozenset(range(100, 600))
     error_type = "application/json"
 

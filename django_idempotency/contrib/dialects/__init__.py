@@ -5,7 +5,7 @@ Each says what its API has published; where that is silent, our default holds.
 
 from __future__ import annotations
 
-from ...core.dialects import Default, Dialect, Draft, Stripe
+from ...api import Default, Dialect, Draft, Stripe
 from .commerce import Acp, Adcp, Ucp
 from .guidelines import Aip155, Iceberg, Repeatability, Zalando
 from .payments import Adyen, PayPal, Square

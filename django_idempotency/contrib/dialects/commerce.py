@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponse
 
-from ...core.dialects import CLIENT_ERRORS, SUCCESS, Dialect
+from ...api import Dialect
 from ...core.hashing import is_deep
 from ...errors import KeyAhead, KeyExpired, Problem, RequestMismatch
 from ...http.bodies import is_in_memory
@@ -29,7 +29,7 @@ class Acp(Dialect):
     requires_key = True
     compares = "body"
     keys_per = "endpoint"
-    remembers = (SUCCESS | CLIENT_ERRORS) - {401, 403, 408, 425, 429}
+    remembers = frozenset(range(200, 500)) - {401, 403, 408, 425, 429}
     echoes = frozenset(range(100, 600))
     error_type = "application/json"
 

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 from django.utils.http import parse_http_date
 
-from ...conf import meta_name
-from ...core.dialects import CLIENT_ERRORS, LONGEST, SUCCESS, Answer, Dialect
+from ...api import Answer, Dialect, meta_name
 from ...errors import KeyAhead, KeyExpired, KeyMalformed, Problem, RequestMismatch
 
 _UUID = "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
@@ -38,7 +37,7 @@ class Repeatability(Dialect):
     ahead = 5 * 60
     statuses: ClassVar = {RequestMismatch: 400}
     refuses_methods = True
-    remembers = SUCCESS | CLIENT_ERRORS
+    remembers = frozenset(range(200, 500))
     sets = ("Repeatability-Result",)
     error_type = "application/json"
 
@@ -61,7 +60,7 @@ class Repeatability(Dialect):
         client = meta.get(meta_name(self.client_field or ""))
         if client is None:
             return key
-        if not _CLIENT.fullmatch(str(client)) or len(key) + len(str(client)) >= LONGEST:
+        if not _CLIENT.fullmatch(str(client)) or len(key) + len(str(client)) >= Dialect.max_length:
             raise KeyMalformed(
                 f"The header {self.client_field} is malformed. Send 1 to 128 visible ASCII "
                 "characters."
@@ -119,7 +118,7 @@ class Aip155(Dialect):
     max_length = 36
     pattern = _UUID4
     statuses: ClassVar = {RequestMismatch: 400}
-    remembers = SUCCESS
+    remembers = frozenset(range(200, 400))
     error_type = "application/json"
 
     #: google.rpc.Code, by its HTTP mapping.
@@ -156,7 +155,7 @@ class Iceberg(Dialect):
     spelling = "bare"
     max_length = 36
     pattern = _UUID7
-    remembers = SUCCESS | (CLIENT_ERRORS - {401, 403, 408, 425, 429})
+    remembers = frozenset(range(200, 500)) - {401, 403, 408, 425, 429}
     error_type = "application/json"
 
     def error_body(self, problem: Problem, status: int, request: Any) -> dict[str, Any]:

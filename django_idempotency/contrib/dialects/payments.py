@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ...core.dialects import CLIENT_ERRORS, SUCCESS, TRANSIENT, Answer, Dialect
+from ...api import Answer, Dialect
 from ...errors import InProgress, Problem, RequestMismatch
 
 
@@ -14,7 +14,7 @@ class Adyen(Dialect):
     spelling = "bare"
     max_length = 64
     statuses: ClassVar = {InProgress: 422}
-    remembers = SUCCESS | (CLIENT_ERRORS - TRANSIENT)
+    remembers = frozenset(range(200, 500)) - {401, 403, 408, 409, 425, 429}
     echoes = frozenset({200, 201, 202, 422})
     error_type = "application/json"
 

@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.http import url_has_allowed_host_and_scheme
 
-from ...core.dialects import Dialect
+from ...api import Dialect
 from ...errors import Problem
 from ...http.bodies import FORMS
 
