@@ -58,22 +58,23 @@ def filled(page: str) -> str:
     return _MARK.sub(lambda found: TABLES[found[1]]() if found[1] in TABLES else found[0], page)
 
 
-def wings(*, having: str) -> list[str]:
-    """Return the wings that have a module of this name."""
+def apps_having(module: str) -> list[str]:
+    """Return the optional apps that have a module of this name."""
     folders = sorted(Path(contrib.__path__[0]).iterdir())
     return [
         f"{contrib.__name__}.{folder.name}"
         for folder in folders
-        if (folder / f"{having}.py").is_file()
+        if (folder / f"{module}.py").is_file()
     ]
 
 
-def load_wings() -> None:
-    """Let Django know the wings, unless a project has begun already."""
+def load_apps_having() -> None:
+    """Let Django know the optional apps, unless a project has begun already."""
     if not settings.configured:
         djangos = [f"django.contrib.{name}" for name in ("auth", "contenttypes", "messages")]
         settings.configure(
-            INSTALLED_APPS=[*djangos, "django_idempotency", *wings(having="apps")], USE_TZ=True
+            INSTALLED_APPS=[*djangos, "django_idempotency", *apps_having("apps")],
+            USE_TZ=True,
         )
         django.setup()
 
@@ -83,7 +84,7 @@ def load_wings() -> None:
 
 def checks(*places: str) -> str:
     """Return the table of the checks whose classes are in some modules, or below them."""
-    load_wings()
+    load_apps_having()
     package = Path(errors.__file__).parent
     for file in sorted(package.rglob("*.py")):
         if "(Finding):" in file.read_text(encoding="utf-8"):
@@ -277,7 +278,7 @@ def commands() -> str:
     """Return a section for each command, the core's first: its help as printed, and that of its
     subcommands.
     """
-    load_wings()
+    load_apps_having()
     found = [
         config
         for config in apps.get_app_configs()
@@ -293,11 +294,11 @@ def commands() -> str:
 
 def section(app: str, name: str) -> str:
     command = load_command_class(app, name)
-    wing = f"The app is `{app}`.\n\n" if "." in app else ""
+    of_app = f"The app is `{app}`.\n\n" if "." in app else ""
     texts = [helped(command, name)]
     if isinstance(command, Subcommands):
         texts += [helped(command, name, subcommand) for subcommand in command.works()]
-    return f"## {name}\n\n{wing}" + "\n\n".join(f"```text\n{text}\n```" for text in texts)
+    return f"## {name}\n\n{of_app}" + "\n\n".join(f"```text\n{text}\n```" for text in texts)
 
 
 def helped(command: BaseCommand, name: str, *arguments: str) -> str:
@@ -332,8 +333,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "routes": lambda: checks(f"{CHECKS}.routes.", f"{CHECKS}.routed.", f"{CHECKS}.policies."),
     "databases": lambda: checks(f"{CHECKS}.databases.", f"{contrib.__name__}.tenants."),
     "deploy": lambda: checks(f"{CHECKS}.servers."),
-    "wings": lambda: checks(
-        *(f"{wing}." for wing in wings(having="checks") if not wing.endswith(".tenants"))
+    "apps": lambda: checks(
+        *(f"{app}." for app in apps_having("checks") if not app.endswith(".tenants"))
     ),
     "errors": other_errors,
     "refusals": lambda: written(refusals()),

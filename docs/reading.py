@@ -11,7 +11,7 @@ from pathlib import Path
 import django_idempotency
 
 PACKAGE = Path(django_idempotency.__file__).parent
-#: Not here: wings, helpers for tests, and the stores that a setting names and what they share, each
+#: Not here: optional apps, helpers for tests, stores that a setting names, and what those share, each
 #: of which is read alone; nor migrations.
 APART = (
     *("contrib/", "testing/", "migrations/"),

@@ -1,4 +1,4 @@
-"""Run the core's tests without the packages of any wing: one case of each test that needs no server
+"""Run the core's tests without the packages of optional apps: one case of each test that needs no server
 of its own.
 
     python -m tests.core_alone [pytest arguments]

@@ -37,7 +37,7 @@ NOTHING_DONE = {
 
 
 def kinds() -> list[type[IdempotencyError]]:
-    """Return every error of the package, also those of wings."""
+    """Return every error of the package, also those of optional apps."""
     for file in ROOT.rglob("*.py"):
         if "contrib" in file.parts and re.search(
             r"^class \w+\((\w*Problem|IdempotencyError|InProgress)\):",

@@ -1,4 +1,5 @@
-"""Folders import downwards, the core imports no wing, and no modules import each other in a circle.
+"""Folders import downwards, the core imports nothing of contrib, and no modules import each other
+in a circle.
 
 The test reads every import of every module, including those inside functions and for the type
 checker.
@@ -268,8 +269,8 @@ def test_nothing_needs_a_leaf() -> None:
 
 
 def test_wings_are_named_in_tables() -> None:
-    """Each place that can import a wing by its name asks first if a project uses it; a new one is
-    named in NAMING.
+    """Each place that can import an app of contrib by its name asks first if a project uses it; a new
+    one is named in NAMING.
     """
     named = {
         f"{name}.{getattr(statement, 'name', None) or ast.unparse(statement).split()[0].rstrip(':,')}"

@@ -1,4 +1,4 @@
-"""What the core's tests are, and which of them need a package of a wing."""
+"""What the core's tests are, and which of them need a package of an optional app."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .core_alone import EXTRA, FOLDERS, NEED_MORE
 from .support.extras import installed_by, refused_without
 
 HERE = Path(__file__).parent
-#: Folders of wings, of programs, and of what all tests share.
+#: Folders of optional apps, of programs, and of what all tests share.
 OTHERS = {
     *("benchmarks", "budgets", "contrib", "docs", "faults", "messages", "proofs"),
     *("support", "testing", "testproject", "typing"),
@@ -36,7 +36,7 @@ def test_no_module_is_left_out_in_vain() -> None:
 
 
 def test_what_the_core_needs() -> None:
-    """Its tests have Django, REST framework and Redis, and nothing of a wing or of a database's
+    """Its tests have Django, REST framework and Redis, and nothing of contrib or of a database's
     driver.
     """
     there = installed_by(EXTRA)

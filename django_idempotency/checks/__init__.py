@@ -17,11 +17,11 @@ from django.utils.module_loading import import_string
 
 TAG = "idempotency"
 
-_OURS, _WINGS, _STORES = (
+_OURS, _CONTRIB, _STORES = (
     f"django_idempotency.{folder}." for folder in ("checks", "contrib", "stores")
 )
 _URLS = (checks.Tags.urls,)
-#: Checks → the tags beside ours. One of a wing finds nothing if its folder is absent.
+#: Checks → the tags beside ours. One of an optional app finds nothing if its folder is absent.
 CHECKS: dict[str, tuple[str, ...]] = {
     f"{_OURS}settings.check_settings": (),
     f"{_OURS}settings.check_scope": (),
@@ -30,14 +30,14 @@ CHECKS: dict[str, tuple[str, ...]] = {
     f"{_OURS}databases.check_databases": (),
     f"{_OURS}policies.check_functions": (),
     f"{_OURS}routes.check_routes": _URLS,
-    f"{_WINGS}tenants.checks.check_tenants": (),
+    f"{_CONTRIB}tenants.checks.check_tenants": (),
     f"{_OURS}routed.check_routed": _URLS,
-    f"{_WINGS}ninja.checks.check_operations": _URLS,
+    f"{_CONTRIB}ninja.checks.check_operations": _URLS,
 }
 #: Checks of `--deploy`, which read the environment and query the servers.
 DEPLOYED = (
     f"{_OURS}settings.check_environment",
-    f"{_WINGS}tenants.checks.check_hosts",
+    f"{_CONTRIB}tenants.checks.check_hosts",
     f"{_OURS}servers.check_servers",
 )
 
@@ -54,11 +54,11 @@ def register() -> None:
 def named(path: str) -> Callable[..., Any]:
     """Return a check by its dotted path.
 
-    One of a wing or a store finds nothing if its folder is absent.
+    One of an optional app or a store finds nothing if its folder is absent.
     """
 
     def check(**kwargs: Any) -> Any:
-        if path.startswith((_WINGS, _STORES)):
+        if path.startswith((_CONTRIB, _STORES)):
             from ..http.kinds import is_there  # not above: a server needs no check
 
             if not is_there(path.rpartition(".")[0]):

@@ -1,4 +1,4 @@
-"""What the wings' own views of REST framework have in common."""
+"""What the optional apps' own views of REST framework have in common."""
 
 from __future__ import annotations
 

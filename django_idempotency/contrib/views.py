@@ -1,4 +1,4 @@
-"""What the wings' own views have in common."""
+"""What the optional apps' own views have in common."""
 
 from __future__ import annotations
 

@@ -34,10 +34,10 @@ from ..instrumentation.meters import Source, meters
 from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import MISSING, UNKEYED, count, outcome_of_verdict
 from ..instrumentation.repeats import repeats
+from ..runtime.app_extensions import extended
 from ..runtime.handle import Course, has_course
 from ..runtime.registry import body_limit, issuing, store_of
 from ..runtime.transactions import refuse_open_transactions
-from ..runtime.wings import extended
 from ..scopes import SAID
 from .current import CURRENT, CurrentOperation, living
 from .executions import EXECUTION
@@ -68,7 +68,7 @@ class Plan:
         self.max_body = body_limit(policy, self.store)
         self.kept = terms.kept
         self.handle = extended(CurrentOperation)
-        #: May a wing say how a work ends?
+        #: May an optional app say how a work ends?
         self.has_course = has_course(self.handle)
         self.ticket = issuing(
             policy, method=CALL_METHOD, path=terms.name[:255], request_id=terms.validated_by

@@ -16,9 +16,9 @@ from ..engine.deadlines import time_for
 from ..errors import IdempotencyError, OutcomeUnknown, StoreUnavailable
 from ..instrumentation.outcomes import DEGRADED, count
 from ..runtime import switch
+from ..runtime.app_extensions import extended
 from ..runtime.derivation import Unstored
 from ..runtime.transactions import arefuse_open_transactions
-from ..runtime.wings import extended
 from . import endings
 from .call import FunctionCall, best_effort_key, go_without_key, key_of, plan_of
 from .current import BoundCall, CurrentOperation, Unguarded

@@ -43,7 +43,7 @@ from ..errors import (
 from ..instrumentation.meters import meters
 from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from ..runtime import switch
-from ..runtime.wings import extended
+from ..runtime.app_extensions import extended
 from ..scopes import scope_of
 from ..stores.lending import in_database_thread, keep_opened
 from . import counting

@@ -27,9 +27,9 @@ from ..core.statuses import HeaderStatus, Moment, status_of
 from ..engine.operation import Operation
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed, Problem
 from ..instrumentation.meters import Source
+from ..runtime.app_extensions import extended
 from ..runtime.derivation import Unstored
 from ..runtime.handle import OperationHandle
-from ..runtime.wings import extended
 from ..scopes import qualified, realm_of
 
 T = TypeVar("T")

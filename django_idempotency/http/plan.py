@@ -20,9 +20,9 @@ from ..core.key_formats import ANY, ISSUED, KeyFault, described, spelled
 from ..core.policy import ENFORCE, Observing, Policy, Resolved, profile_contradiction, seconds
 from ..core.records import Guarantee, Ticket, UnprintedText
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
+from ..runtime.app_extensions import extended
 from ..runtime.handle import has_course
 from ..runtime.registry import body_limit, issuing, store_of
-from ..runtime.wings import extended
 from ..stores.base import BaseStore
 from .exchange import RequestIdempotency, Spoken
 from .exemptions import Pattern, exemptions
@@ -112,7 +112,7 @@ class Plan:
 
     @cached_property
     def has_course(self) -> bool:
-        """May a wing say how a work ends?"""
+        """May an optional app say how a work ends?"""
         return has_course(self.handle)
 
     @cached_property

@@ -21,7 +21,7 @@ from ..core.interventions import CHANGES, Intervention
 from ..core.records import MISSING, Record, shortened
 from ..errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable
 from ..instrumentation.trail import trail
-from ..runtime.wings import extensions
+from ..runtime.app_extensions import app_extensions
 from ..stores.base import Audit, BaseStore
 from . import redaction
 from .failures import described
@@ -119,12 +119,12 @@ def intervene(
 
 
 def erase_beside(store: BaseStore, record_id: UUID) -> None:
-    """Erase what wings store of a record that was erased.
+    """Erase what optional apps store of a record that was erased.
 
     Raises `StoreUnavailable` if their database is away.
     """
     try:
-        for extension in extensions():
+        for extension in app_extensions():
             extension.erase_record(store, record_id, erased=True)
     except DatabaseError as error:
         raise StoreUnavailable(

@@ -73,7 +73,7 @@ class Metric:
         meters.each(lambda meter: meter.record(self, value, labels))
 
 
-#: All that were declared: those of a wing, once its modules are loaded.
+#: All that were declared: those of an optional app, once its modules are loaded.
 METRICS: list[Metric] = []
 
 

@@ -1,7 +1,8 @@
 """The running work's view of its own operation: `request.idempotency` in a view,
 `current_operation()` elsewhere.
 
-An app that is optional may add to it, and say how its work ends: see `wings`.
+An app that is optional may add to it, and say how its work ends: see
+`app_extensions`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .derivation import Unstored, derive, is_usable
 
 logger = logging.getLogger("django_idempotency")
 
-#: What an app that is optional adds to a handle: see `wings.Extension.handle`.
+#: What an app that is optional adds to a handle: see `AppExtension.handle`.
 OF_APPS = dict.fromkeys(
     ("step", "astep", "undo_steps", "aundo_steps"), "django_idempotency.contrib.steps"
 )
@@ -230,5 +231,5 @@ class OperationHandle:
 
 
 def has_course(handle: type[OperationHandle]) -> bool:
-    """May a wing say how a work with this handle ends?"""
+    """May an optional app say how a work with this handle ends?"""
     return handle._course is not Course  # noqa: SLF001 - ours

@@ -131,7 +131,6 @@ def figures() -> dict[str, object]:
     return {
         "core": {name: total(name, core=True) for name in asdict(first)},
         "all": {name: total(name, core=False) for name in asdict(first)},
-        "wing": sum(matching(r"\bwing\(").values()),
         "contrib": sum(matching(r"[\"'](?:django_idempotency\.)?contrib\.").values()),
         "atomic_requests": list(matching(r"ATOMIC_REQUESTS|non_atomic")),
         "brackets": brackets(),

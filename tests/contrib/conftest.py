@@ -1,4 +1,4 @@
-"""Fixtures of several wings."""
+"""Fixtures of several optional apps."""
 
 from __future__ import annotations
 

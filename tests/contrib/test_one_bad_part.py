@@ -15,13 +15,13 @@ from django.db import OperationalError
 from pytest_django import Settings
 
 from django_idempotency.contrib.at_rest.sealed import Keyring, SealedStore
-from django_idempotency.contrib.wing import Housekeeping, housekeeping
+from django_idempotency.contrib.optional_app import Housekeeping, housekeeping
 from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.records import Outcome
 from django_idempotency.errors import LostRace, RecordUnreadable, StoreUnavailable
 from django_idempotency.management import base
+from django_idempotency.runtime.app_extensions import AppExtension, app_extensions
 from django_idempotency.runtime.registry import stores
-from django_idempotency.runtime.wings import Extension, extensions
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.contract.base import Contract
 from django_idempotency.testing.tickets import make_ticket
@@ -38,8 +38,8 @@ ERRORS = [
 ]
 
 #: Command → what it asks of each app, and how it is called.
-COMMANDS: dict[str, tuple[str, Callable[[], list[Extension]], tuple[str, ...]]] = {
-    "purge_idempotency": ("purging", extensions, ()),
+COMMANDS: dict[str, tuple[str, Callable[[], list[AppExtension]], tuple[str, ...]]] = {
+    "purge_idempotency": ("purging", app_extensions, ()),
     "idempotency_erase": ("erase", housekeeping, ("--scope", MINE, "--no-input")),  # type: ignore[dict-item]
     "idempotency_stores reseal": ("reseal", housekeeping, ()),  # type: ignore[dict-item]
 }
@@ -75,7 +75,7 @@ def raising(error: Exception) -> Callable[..., Any]:
     return fail
 
 
-def noting(app: Extension, asked: list[Extension]) -> Callable[..., Any]:
+def noting(app: AppExtension, asked: list[AppExtension]) -> Callable[..., Any]:
     def note(*_: Any, **__: Any) -> tuple[()]:
         asked.append(app)
         return ()
@@ -93,7 +93,7 @@ def test_one_app(
     found = asked_of()
     assert len(found) > 1
     for broken in found:
-        asked: list[Extension] = []
+        asked: list[AppExtension] = []
         for each in found:
             monkeypatch.setattr(
                 each, verb, raising(error) if each is broken else noting(each, asked)
@@ -107,7 +107,7 @@ def test_one_app(
 def test_the_records(inner: MemoryStore, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """A store that does not respond keeps no app from being asked."""
     verb, asked_of, args = COMMANDS[command]
-    asked: list[Extension] = []
+    asked: list[AppExtension] = []
     for each in asked_of():
         monkeypatch.setattr(each, verb, noting(each, asked))
     for name in ("scan", "purge"):
@@ -193,4 +193,4 @@ def test_a_store_that_is_locked(
 def test_each_command_over_apps_is_here() -> None:
     """What asks the installed apps is in the table above, with each verb that they answer."""
     assert {verb for verb, _, _ in COMMANDS.values()} == {"purging", "erase", "reseal"}
-    assert issubclass(Housekeeping, Extension)
+    assert issubclass(Housekeeping, AppExtension)

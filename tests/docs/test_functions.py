@@ -9,7 +9,7 @@ from django_idempotency import idempotent_function
 from django_idempotency.core.records import MISSING
 from django_idempotency.functions import CurrentOperation, Handle
 from django_idempotency.functions.decorator import Guarded
-from django_idempotency.runtime.wings import extended
+from django_idempotency.runtime.app_extensions import extended
 
 from .pages import code, table, text
 

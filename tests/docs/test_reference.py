@@ -22,7 +22,7 @@ from django_idempotency.http.unguarded import REASONS
 from django_idempotency.instrumentation.meters import METRICS
 from django_idempotency.instrumentation.outcomes import OUTCOMES
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.runtime.wings import extended
+from django_idempotency.runtime.app_extensions import extended
 from django_idempotency.testing import assert_idempotent
 
 from .pages import ROOT, checked, code, table, text

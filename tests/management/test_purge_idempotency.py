@@ -17,7 +17,7 @@ from django_idempotency.errors import LostRace, StoreUnavailable
 from django_idempotency.management import base
 from django_idempotency.management.commands import purge_idempotency
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.runtime.wings import Extension, Purging
+from django_idempotency.runtime.app_extensions import AppExtension, Purging
 from django_idempotency.stores.base import Purged
 from django_idempotency.stores.orm import ORMStore
 
@@ -152,9 +152,9 @@ class TestTheEnd:
     ) -> None:
         """The second run has the whole limit, and counts records first."""
         steps = Purging(kind="step", purge=lambda *, limit: limit, due=lambda *, limit: limit)
-        beside = Extension()
+        beside = AppExtension()
         monkeypatch.setattr(beside, "purging", lambda alias, store: [steps])
-        monkeypatch.setattr(purge_idempotency, "extensions", lambda: [beside])
+        monkeypatch.setattr(purge_idempotency, "app_extensions", lambda: [beside])
         command = purge_idempotency.Command()
         for _ in range(2):
             batches += [(3, None)]

@@ -1,4 +1,4 @@
-"""Whether a wing may say how a work ends: one answer, for requests and for functions."""
+"""Whether an optional app may say how a work ends: one answer, for requests and for functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django_idempotency.runtime.handle import Course, OperationHandle, has_cours
 
 
 class OwnCourse(Course):
-    """As a wing's."""
+    """As an optional app's."""
 
 
 def with_course(handle: type[Any]) -> type[Any]:

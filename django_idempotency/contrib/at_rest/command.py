@@ -14,7 +14,7 @@ from ...management.arguments import not_negative, positive
 from ...management.base import ScanningCommand
 from ...runtime.registry import stores
 from ...stores.base import layers
-from ..wing import housekeeping
+from ..optional_app import housekeeping
 from .sealed import Resealing, SealedStore
 
 
@@ -120,12 +120,12 @@ class Reseal(ScanningCommand):
     def reseal_beside(self, *, size: int, dry: bool) -> dict[str, Counter[Resealing]]:
         """Reseal what apps keep beside the records. Return what became of it, by its plural."""
         found: defaultdict[str, Counter[Resealing]] = defaultdict(Counter)
-        for wing in housekeeping():
+        for app in housekeeping():
             with (
                 self.going_on(),
                 self.table_explained("What is kept beside the records cannot be resealed:"),
             ):
-                for kind, batch in wing.reseal(self.store, size=size, dry=dry):
+                for kind, batch in app.reseal(self.store, size=size, dry=dry):
                     found[kind] += batch
                     self.progress()
         return found

@@ -11,13 +11,13 @@ from django.utils.translation import gettext_lazy as _
 
 from ... import conf
 from ...instrumentation.trail import trail
-from .. import wing
+from .. import optional_app
 
 if TYPE_CHECKING:
     from ...management.parts import Part
 
 
-class AuditConfig(wing.WingConfig):
+class AuditConfig(optional_app.OptionalApp):
     """The audit trail, switched on by AUDIT. It adds two tables and a command."""
 
     name = "django_idempotency.contrib.audit"

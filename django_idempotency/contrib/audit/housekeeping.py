@@ -15,13 +15,13 @@ from django.db import IntegrityError, transaction
 from ... import conf
 from ...core.at_rest import ERASED
 from ...core.policy import seconds
-from ...runtime.wings import Purging
+from ...runtime.app_extensions import Purging
 from ...scopes import user_of
 from ...stores.base import BaseStore, utcnow
 from ..at_rest.columns import batches
 from ..at_rest.encryption import sealing
 from ..at_rest.sealed import CannotOpen, Resealing
-from ..wing import Erased, Housekeeping, purging
+from ..optional_app import Erased, Housekeeping, purging
 from .models import AuditEvent, Reference
 from .rows import seal, unseal
 from .writing import database

@@ -5,11 +5,11 @@ from __future__ import annotations
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
+from ...runtime.app_extensions import AppExtension
 from ...runtime.handle import OperationHandle
-from ...runtime.wings import Extension
 
 
-class KeysOfRows(Extension):
+class KeysOfRows(AppExtension):
     """Lets fields find the work that runs."""
 
     def handle(self, handle: type[OperationHandle]) -> type[OperationHandle]:

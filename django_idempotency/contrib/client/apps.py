@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from django.utils.translation import gettext_lazy as _
 
 from ...runtime.current_step import CLOSERS
-from .. import wing
+from .. import optional_app
 
 if TYPE_CHECKING:
     from ...management.parts import Part
 
 
-class ClientConfig(wing.WingConfig):
+class ClientConfig(optional_app.OptionalApp):
     """Calls to providers. It adds a table and a command."""
 
     name = "django_idempotency.contrib.client"

@@ -13,12 +13,12 @@ from django.db.models import Q, QuerySet
 
 from ... import conf
 from ...core.at_rest import ERASED
-from ...runtime.wings import Purging
+from ...runtime.app_extensions import Purging
 from ...stores.base import BaseStore
 from ...stores.orm.clock import Clock
 from ..at_rest import columns
 from ..at_rest.sealed import Resealing
-from ..wing import Erased, Housekeeping, purging
+from ..optional_app import Erased, Housekeeping, purging
 from .ledger import id_of
 from .messages import KINDS
 from .models import OutgoingCall

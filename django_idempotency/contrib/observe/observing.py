@@ -52,10 +52,10 @@ from ...http.selection import asks_request
 from ...http.unguarded import readable_key, report_unguarded
 from ...instrumentation.observer import log_request
 from ...instrumentation.outcomes import OBSERVED
+from ...runtime.app_extensions import extended
 from ...runtime.derivation import Unstored
 from ...runtime.registry import body_limit, issuing, store_of
 from ...runtime.transactions import refuse_open_transactions
-from ...runtime.wings import extended
 from ...scopes import observed
 from ...signals import EVENTS
 from ...stores.base import BaseStore

@@ -2,10 +2,10 @@
 
 from django.utils.translation import gettext_lazy as _
 
-from .. import wing
+from .. import optional_app
 
 
-class OutboxConfig(wing.WingConfig):
+class OutboxConfig(optional_app.OptionalApp):
     """The outbox. It adds a table and a command."""
 
     name = "django_idempotency.contrib.outbox"

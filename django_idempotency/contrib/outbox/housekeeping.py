@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import connections, router, transaction
 
-from ..wing import Erased, Housekeeping
+from ..optional_app import Erased, Housekeeping
 from .models import Message
 
 

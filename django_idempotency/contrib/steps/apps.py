@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext_lazy as _
 
-from .. import wing
+from .. import optional_app
 
 if TYPE_CHECKING:
     from ...management.parts import Part
 
 
-class StepsConfig(wing.WingConfig):
+class StepsConfig(optional_app.OptionalApp):
     """Steps. It adds a table and a command."""
 
     name = "django_idempotency.contrib.steps"

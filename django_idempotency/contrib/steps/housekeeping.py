@@ -21,14 +21,14 @@ from ... import conf
 from ...core import rules
 from ...errors import RecordUnreadable, StoreUnavailable
 from ...models import IdempotencyRecord
+from ...runtime.app_extensions import Purging
 from ...runtime.handle import OperationHandle
 from ...runtime.registry import stores
-from ...runtime.wings import Purging
 from ...stores.base import BaseStore
 from ...stores.orm.clock import Clock
 from ..at_rest import columns
 from ..at_rest.sealed import Resealing
-from ..wing import Housekeeping, purging, raced
+from ..optional_app import Housekeeping, purging, raced
 from .journal import database_of, place
 from .models import Step
 from .rules import OWING, StepState

@@ -2,10 +2,10 @@
 
 from django.utils.translation import gettext_lazy as _
 
-from .. import wing
+from .. import optional_app
 
 
-class SuspectsConfig(wing.WingConfig):
+class SuspectsConfig(optional_app.OptionalApp):
     """A page of the admin and a command."""
 
     name = "django_idempotency.contrib.suspects"

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from ...runtime.wings import Extension, extensions
+from ...runtime.app_extensions import AppExtension, app_extensions
 from ...stores.base import innermost
 from ..arguments import not_negative, positive
 from ..base import StoreCommand, counted
@@ -93,7 +93,7 @@ class Command(StoreCommand):
         else:
             with self.going_on():
                 self.purge(options)
-        for extension in extensions():
+        for extension in app_extensions():
             with self.going_on():
                 self.purge_beside(extension, options)
         self.require_all()
@@ -164,7 +164,7 @@ class Command(StoreCommand):
 
     # --------------------------------------------------------------------------- the tables of apps
 
-    def purge_beside(self, extension: Extension, options: dict[str, Any]) -> None:
+    def purge_beside(self, extension: AppExtension, options: dict[str, Any]) -> None:
         """Delete, or count, what an app keeps beside the records."""
         with self.table_explained("A table beside the records cannot be purged. Is it migrated?"):
             found = list(extension.purging(self.alias, self.store))

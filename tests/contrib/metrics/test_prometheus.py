@@ -85,7 +85,7 @@ def test_names_labels_and_units() -> None:
 
 
 def test_a_metric_without_labels_is_exported_before_it_is_recorded() -> None:
-    """An alert sees its first increase; also of a wing that is loaded after the meter was made."""
+    """An alert sees its first increase; also in a module that is loaded after the meter was made."""
     with installed(PrometheusMeter()):
         METRICS.remove(Metric("tests.declared", "What nobody records."))
     assert REGISTRY.get_sample_value("django_idempotency_tests_declared_total") == 0.0

@@ -21,11 +21,11 @@ from .....inspection.terminal import plain
 from .....instrumentation.trail import trail
 from .....management.base import ScanningCommand
 from .....management.output import operator
+from .....runtime.app_extensions import app_extensions
 from .....runtime.registry import stores
-from .....runtime.wings import extensions
 from .....scopes import observed, spellings
 from .....stores.base import records_of
-from ....wing import housekeeping
+from ....optional_app import housekeeping
 
 logger = logging.getLogger("django_idempotency")
 
@@ -68,7 +68,7 @@ class Command(ScanningCommand):
         parser.add_argument(
             "--realm", metavar="NAME", help="The realm of the scope, if the scope does not name it."
         )
-        self.others = [name for wing in housekeeping() for name in wing.add_erase_arguments(parser)]
+        self.others = [name for app in housekeeping() for name in app.add_erase_arguments(parser)]
         super().add_arguments(parser)
         parser.add_argument(
             "--dry-run", action="store_true", help="Only count what would be erased."
@@ -102,12 +102,12 @@ class Command(ScanningCommand):
                     raise
                 failed.append(str(error))
         self.failed = failed
-        for wing in housekeeping():
+        for app in housekeeping():
             with (
                 self.going_on(),
                 self.table_explained("What is kept beside the records cannot be erased:"),
             ):
-                for each in wing.erase(
+                for each in app.erase(
                     options, scopes=self.wanted, size=options["batch_size"], dry=dry
                 ):
                     self.report(f"{each.erased:,} {each.kind}", each.left, each.held_by)
@@ -186,7 +186,7 @@ class Command(ScanningCommand):
         with self.table_explained("What is kept beside a record cannot be erased:"):
             return sum(
                 extension.erase_record(self.store, record.id, erased=erased)
-                for extension in extensions()
+                for extension in app_extensions()
             )
 
     def report(self, what: str, left: int, held_by: str) -> None:

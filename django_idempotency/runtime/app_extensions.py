@@ -1,4 +1,4 @@
-"""What optional apps add to the core.
+"""How optional apps add to the core.
 
 An app config has an `Extension` as its `extension`, and the core knows none of those by name.
 Without the app nothing is asked.
@@ -37,10 +37,10 @@ class Purging:
     due: Callable[..., int]
 
 
-class Extension:
-    """What a wing adds to the core. Each method does nothing until a wing overrides it.
+class AppExtension:
+    """Adds to the core what an optional app has. Each method does nothing until it is overridden.
 
-    What wings add to each other's commands is in `contrib.wing`.
+    What optional apps add to each other's commands is in `contrib.optional_app`.
     """
 
     def handle(self, handle: type[OperationHandle]) -> type[OperationHandle]:
@@ -64,17 +64,17 @@ class Extension:
         return 0
 
 
-def extensions() -> list[Extension]:
+def app_extensions() -> list[AppExtension]:
     """Return those of the installed apps, in the order of INSTALLED_APPS."""
     found = (getattr(config, "extension", None) for config in apps.get_app_configs())
-    return [each for each in found if isinstance(each, Extension)]
+    return [each for each in found if isinstance(each, AppExtension)]
 
 
 @lru_cache(maxsize=64)
 def extended(handle: type[H]) -> type[H]:
     """Return the class of a handle with all that the installed apps add to it."""
     found: Any = handle
-    for each in extensions():
+    for each in app_extensions():
         found = each.handle(found)
     return found  # type: ignore[no-any-return]
 

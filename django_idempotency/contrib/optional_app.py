@@ -1,6 +1,4 @@
-"""What the apps among the wings share: what is said of them in INSTALLED_APPS, and how their tables
-are purged.
-"""
+"""What optional apps share: how INSTALLED_APPS names them, and how their tables are purged."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from django.utils.module_loading import import_string
 
 from ..checks import TAG, named
 from ..errors import LostRace
-from ..runtime.wings import Extension, Purging, extensions
+from ..runtime.app_extensions import AppExtension, Purging, app_extensions
 from ..stores.orm.database_errors import lost_race
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 TOGETHER = 1000
 
 
-class WingConfig(AppConfig):
+class OptionalApp(AppConfig):
     """An app of `contrib/`, optional: installed beside `django_idempotency`. Paths are relative to
     its own.
     """
@@ -44,8 +42,8 @@ class WingConfig(AppConfig):
             checks.register(named(f"{self.name}.{self.check}"), TAG)
 
     @cached_property
-    def extension(self) -> Extension | None:
-        """What it adds to the core: see `runtime.wings`. Its module may load models."""
+    def extension(self) -> AppExtension | None:
+        """What it adds to the core: see `runtime.app_extensions`. Its module may load models."""
         return import_string(f"{self.name}.{self.extends}")() if self.extends else None
 
 
@@ -63,7 +61,7 @@ class Erased:
     held_by: str = ""
 
 
-class Housekeeping(Extension):
+class Housekeeping(AppExtension):
     """An extension that stores what belongs to a person, or is sealed: what `idempotency_erase` and
     `idempotency_stores reseal` ask.
     """
@@ -96,7 +94,7 @@ class Housekeeping(Extension):
 
 def housekeeping() -> list[Housekeeping]:
     """Return those of the installed apps, in the order of INSTALLED_APPS."""
-    return [each for each in extensions() if isinstance(each, Housekeeping)]
+    return [each for each in app_extensions() if isinstance(each, Housekeeping)]
 
 
 def purging(kind: str, *due: Callable[[], Any]) -> Purging:

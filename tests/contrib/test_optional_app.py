@@ -7,8 +7,8 @@ from typing import Any
 
 from django.apps import apps
 
-from django_idempotency.contrib.wing import Housekeeping, housekeeping
-from django_idempotency.runtime.wings import Extension, extensions
+from django_idempotency.contrib.optional_app import Housekeeping, housekeeping
+from django_idempotency.runtime.app_extensions import AppExtension, app_extensions
 
 #: What `idempotency_erase` and `idempotency_stores reseal` ask.
 ASKED = ("add_erase_arguments", "erase", "reseal")
@@ -29,16 +29,16 @@ def test_every_extension_is_asked_for_what_it_has() -> None:
     """
     configured = [getattr(config, "extension", None) for config in apps.get_app_configs()]
     assert never_asked(configured) == []
-    assert [each for each in configured if each is not None] == extensions()
+    assert [each for each in configured if each is not None] == app_extensions()
     assert (
         housekeeping()
-        == [each for each in extensions() if any(hasattr(each, name) for name in ASKED)]
+        == [each for each in app_extensions() if any(hasattr(each, name) for name in ASKED)]
         != []
     )
 
 
 def test_the_test() -> None:
-    class Erases(Extension):
+    class Erases(AppExtension):
         def erase(self) -> None:
             pass
 
@@ -46,7 +46,7 @@ def test_the_test() -> None:
         def reseal(self) -> None:
             pass
 
-    assert never_asked([None, Extension(), Housekeeping(), Erases(), Reseals()]) == [
+    assert never_asked([None, AppExtension(), Housekeeping(), Erases(), Reseals()]) == [
         "Erases",
         "Reseals",
     ]
