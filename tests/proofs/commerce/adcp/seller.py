@@ -40,6 +40,12 @@ RULES: dict[str, Any] = {
 }
 
 
+class Reading(Adcp):
+    """Speaks as AdCP does of a tool that only reads: its key is optional."""
+
+    requires_key = False
+
+
 def answered(asked: Mapping[str, Any], body: Mapping[str, Any], status: int = 200) -> JsonResponse:
     context = {"context": asked["context"]} if "context" in asked else {}
     return JsonResponse({**body, **context}, status=status)
@@ -58,7 +64,7 @@ def get_adcp_capabilities(request: HttpRequest) -> HttpResponse:
     return answered(json.loads(request.body), body)
 
 
-@idempotent(**RULES, required=False)
+@idempotent(**{**RULES, "profile": Reading()})
 def get_products(request: HttpRequest) -> HttpResponse:
     """Find nothing. The tool only reads, so its key is optional."""
     return answered(json.loads(request.body), {"products": []})
