@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
 
 from ..core.concurrency import run_to_completion
 from ..core.rules import Verdict
@@ -32,7 +33,8 @@ from .threads import aopen
 T = TypeVar("T")
 
 
-class Answered(NamedTuple, Generic[T]):
+@dataclass
+class Answered(Generic[T]):
     """The answer to a call whose work does not run."""
 
     value: T

@@ -141,7 +141,7 @@ def _write_model(value: Any) -> list[object]:
     return [fields, sorted(value.model_fields_set), *(() if rest == [None, None] else rest)]
 
 
-def _read_model(cls: type[Any], fields: State, given: list[str], *rest: object) -> object:
+def _read_model(cls: Any, fields: State, given: list[str], *rest: object) -> object:
     extra, private = rest or (None, None)
     value = object.__new__(cls)
     value.__setstate__(
