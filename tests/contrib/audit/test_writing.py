@@ -13,6 +13,7 @@ from rest_framework.test import APIClient
 
 from django_idempotency import idempotent_function
 from django_idempotency.contrib.audit.models import AuditEvent
+from django_idempotency.contrib.limits import Suspect
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Charge
 
@@ -162,10 +163,13 @@ def test_a_kept_failure(api: APIClient) -> None:
     ]
 
 
+SUSPECT = Suspect("body.[amount, currency]")
+
+
 @pytest.mark.any_database
 def test_suspected(settings: Settings, api: APIClient) -> None:
     """A suspicion is raised in the work's transaction, and survives its rollback with the claim."""
-    settings.IDEMPOTENCY = {"AUDIT": True, "SUSPECT": "body.[amount, currency]"}
+    settings.IDEMPOTENCY = {"AUDIT": True, "EXTENSIONS": [f"{__name__}.SUSPECT"]}
     api.raise_request_exception = False
     post(api, "first")
     post(api, "second", card="tok_down")
