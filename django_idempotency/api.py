@@ -6,7 +6,8 @@ views and functions need is in `django_idempotency` itself, the errors in
 `django_idempotency.errors`, and the events in `django_idempotency.signals`.
 
 Of policies: `Policy`; `Resolved`, one with every field set, durations in seconds; `setting(name)`,
-one of `IDEMPOTENCY`; `Duration`, `is_duration()` and `seconds()`.
+one of `IDEMPOTENCY`; `Duration`, `is_duration()` and `seconds()`, and `DURATION`, which says in
+words what one is.
 
 Of a call: `Extension` has a say in it, and gets its `Details`; `Ticket` is what it brings to the
 store, `Record` what the store knows, and `is_expired(record)` says if that counts no more;
@@ -21,6 +22,16 @@ Of a request: `Document` is one as expressions see it, `selected_facts()` select
 of JMESPath. `realm_of(policy, request)` names its tenant, and `in_any_language(request, path)`
 takes the language off a path. `blinded(purpose, *parts)` hashes what nobody may guess.
 `refer_to(request, record)` lets a problem name another record than the request's own.
+`fits(request)` and `is_in_memory(request)` say if its body may be read, or was; `canonical_json()`
+compares JSON by value, and `is_deep()` finds what is nested too deep for that. `problem_response()`
+and `aproblem_response()` make the response to a problem; with the headers `FINAL` it tells a client
+not to send the request again. `ViewKind` says how the views of another package are guarded.
+
+Of time: `deadline(seconds)` limits the work inside it, and `CALLER_ENDS` is when the caller stops
+waiting, in Unix seconds. `LONGEST` is the longest duration, ten years.
+
+Of figures: a `Meter` receives them, each a `Metric`. A request comes from a `Source`, and has
+`Facts` for its trace.
 """
 
 from __future__ import annotations
@@ -36,20 +47,28 @@ from .core import hashing
 from .core.conclusions import SettledState
 from .core.dialects import Answer, Default, Dialect, Draft, Stripe
 from .core.expressions import Expression, Functions
-from .core.extensions import Details, Extension
+from .core.hashing import canonical_json, is_deep
 from .core.policy import DURATION, Duration, Policy, Resolved, is_duration, seconds
 from .core.records import Record, Ticket
 from .core.rules import expired as is_expired
+from .engine.deadlines import CALLER_ENDS, LONGEST, deadline
+from .engine.extensions import Details, Extension
 from .errors import Problem
+from .http.bodies import fits, is_in_memory
 from .http.counting import in_any_language
 from .http.exchange import exchange_of
+from .http.kinds import ViewKind
+from .http.problems import aproblem_response, problem_response
 from .http.responses import FINAL
 from .http.selection import Document, compiled, selected_facts
+from .instrumentation.meters import Facts, Meter, Metric, Source
 from .scopes import realm_of
 
 __all__ = [
+    "CALLER_ENDS",
     "DURATION",
     "FINAL",
+    "LONGEST",
     "Answer",
     "Default",
     "Details",
@@ -59,20 +78,32 @@ __all__ = [
     "Duration",
     "Expression",
     "Extension",
+    "Facts",
     "Functions",
+    "Meter",
+    "Metric",
     "Policy",
     "Problem",
     "Record",
     "Resolved",
     "SettledState",
+    "Source",
     "Stripe",
     "Ticket",
+    "ViewKind",
+    "aproblem_response",
     "blinded",
+    "canonical_json",
     "compiled",
+    "deadline",
+    "fits",
     "in_any_language",
+    "is_deep",
     "is_duration",
     "is_expired",
+    "is_in_memory",
     "meta_name",
+    "problem_response",
     "realm_of",
     "refer_to",
     "seconds",

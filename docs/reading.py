@@ -48,7 +48,7 @@ PARTS = {
         "engine/lease engine/settling core/driving engine"
     ),
     "What else the store does: purge, changes by hand, repeats, and how its checks speak": "stores",
-    "A policy and the settings": "core/policy core/extensions core/dialects conf core/key_formats",
+    "A policy and the settings": "core/policy engine/extensions core/dialects conf core/key_formats",
     "The way of a request": "http/run http/admission http/plan http/exchange",
     "A request in the bracket": "http/call http/problems http/atomic_requests",
     "Key, scope and fingerprint": "scopes http/bodies",

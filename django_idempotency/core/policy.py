@@ -333,7 +333,7 @@ class Policy:
     undo_on: Collection[type[Exception]] = _field(
         (), _are_exceptions, "classes of exceptions, such as (SoldOut, CardDeclined)"
     )
-    #: Objects that have a say in each call, beside those of the setting: see `core.extensions`.
+    #: Objects that have a say in each call, beside those of the setting: see `engine.extensions`.
     extensions: Collection[Any] = _field(
         (), _each(_is_extension), 'objects such as FreshKeys("60/m"), in a list'
     )

@@ -18,7 +18,7 @@ from ..core.policy import async_contradiction
 from ..core.records import CALL_METHOD, Guarantee
 from ..core.rules import UNBOUND, Verdict
 from ..engine.bracket import GuardedCall
-from ..engine.extending import CallDetails
+from ..engine.extensions import Details
 from ..engine.lease import LeaseOperation
 from ..engine.operation import AtomicOperation
 from ..engine.threads import shares_thread
@@ -211,9 +211,9 @@ class FunctionCall(GuardedCall[Any]):
                 plan.store, ticket, plan.observer, on_failure=plan.policy.on_failure
             )
         #: The call as its extensions see it; `None`: it has none.
-        self.details: CallDetails | None = None
+        self.details: Details | None = None
         if plan.policy.extensions:
-            self.details = CallDetails(self.operation, plan.policy)
+            self.details = Details(self.operation, plan.policy)
             self.looks_before = True
         self.outer: CurrentOperation | None = None
         current = CURRENT.get()

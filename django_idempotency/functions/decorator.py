@@ -12,11 +12,11 @@ from jmespath import Options
 from jmespath.functions import Functions
 
 from ..core.canonical import hasher
-from ..core.extensions import Extension
 from ..core.policy import Duration, Policy
 from ..core.records import MISSING, Guarantee
 from ..core.selectors import Selector, simple
 from ..core.serialization.results import results_for
+from ..engine.extensions import Extension
 from .arguments import Arguments
 from .handle import Handle
 from .names import name_of, refuse_registered, validate_key

@@ -62,7 +62,7 @@ from .responses import (
 )
 
 if TYPE_CHECKING:
-    from ..engine.extending import CallDetails
+    from ..engine.extensions import Details
     from ..engine.lease import LeaseOperation
 
 logger = logging.getLogger("django_idempotency")
@@ -164,11 +164,11 @@ class Call(GuardedCall[HttpResponseBase]):
         self._document = document
         self._decide = decide
         #: The request as its extensions see it; `None`: it has none.
-        self._details: CallDetails | None = None
+        self._details: Details | None = None
         if self.terms.extensions:
-            from ..engine.extending import CallDetails  # most calls have none
+            from ..engine.extensions import Details  # most calls have none
 
-            self._details = CallDetails(self.operation, self.terms, request)
+            self._details = Details(self.operation, self.terms, request)
         self.looks_before = plan.leases or self._details is not None
 
     @property

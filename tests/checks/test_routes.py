@@ -37,8 +37,8 @@ from rest_framework.viewsets import (
 from django_idempotency import Policy, idempotency_exempt, idempotent
 from django_idempotency.checks import routes
 from django_idempotency.contrib.limits import Suspect
-from django_idempotency.core.extensions import Extension
 from django_idempotency.core.records import MISSING
+from django_idempotency.engine.extensions import Extension
 from django_idempotency.http.markers import view_class
 from django_idempotency.http.views import route_of
 from django_idempotency.rest_framework import IdempotentViewMixin

@@ -13,10 +13,10 @@ import pytest
 from django_idempotency.contrib.limits import FreshKeys, Suspect
 from django_idempotency.contrib.observe import OBSERVE
 from django_idempotency.core.dialects import Draft
-from django_idempotency.core.extensions import Extension
 from django_idempotency.core.policy import FIELDS as DECLARED
 from django_idempotency.core.policy import Policy, seconds
 from django_idempotency.core.records import MISSING, Guarantee
+from django_idempotency.engine.extensions import Extension
 from tests.support.dialects import DIALECTS
 
 from ..support.naming import shown

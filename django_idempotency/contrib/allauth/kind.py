@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from ...http.kinds import ViewKind
+from ...api import ViewKind
 
 
 class Allauth(ViewKind):

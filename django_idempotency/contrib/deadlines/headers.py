@@ -12,7 +12,7 @@ from typing import Final
 
 from django.utils.dateparse import parse_datetime
 
-from ...engine.deadlines import LONGEST
+from ...api import LONGEST
 from ...errors import Problem
 
 #: An instant, in Unix seconds or as RFC 3339 writes it.

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from asgiref.sync import iscoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
 
-from ...engine.deadlines import deadline
+from ...api import deadline
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -10,9 +10,8 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ...engine.deadlines import CALLER_ENDS
+from ...api import CALLER_ENDS, aproblem_response, problem_response
 from ...errors import Problem
-from ...http.problems import aproblem_response, problem_response
 from .headers import RequestLate, left
 
 

@@ -11,10 +11,8 @@ from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponse
 
-from ...api import Dialect
-from ...core.hashing import is_deep
+from ...api import Dialect, is_deep, is_in_memory
 from ...errors import KeyAhead, KeyExpired, Problem, RequestMismatch
-from ...http.bodies import is_in_memory
 
 
 class Acp(Dialect):

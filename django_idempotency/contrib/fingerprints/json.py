@@ -14,8 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from django.http.request import RawPostDataException
 
-from ...core.hashing import canonical_json, is_deep
-from ...http.bodies import fits
+from ...api import canonical_json, fits, is_deep
 
 #: Members, and each element of a list: `sent_at`, `trace.id`, `items[].line_id`, `[].id`.
 _PATH = re.compile(r"(?:(?:\[\])+\.)?[^.\[\]]+(?:\[\])*(?:\.[^.\[\]]+(?:\[\])*)*")

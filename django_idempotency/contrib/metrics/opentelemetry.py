@@ -12,7 +12,7 @@ from typing import Any
 from opentelemetry import metrics, trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from ...instrumentation.meters import Facts, Meter, Metric, Source
+from ...api import Facts, Meter, Metric, Source
 
 _NAME = "django_idempotency"
 

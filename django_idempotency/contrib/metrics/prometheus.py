@@ -12,7 +12,7 @@ from typing import Any
 
 from prometheus_client import Counter, Histogram
 
-from ...instrumentation.meters import Meter, Metric
+from ...api import Meter, Metric
 
 
 class PrometheusMeter(Meter):

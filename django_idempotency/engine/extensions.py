@@ -1,0 +1,178 @@
+"""Extensions: objects of a project, or of an optional app, that have a say in guarded calls.
+
+`Policy(extensions=[FreshKeys("60/m")])` names those of one route or function, and the setting
+EXTENSIONS those of all.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from ..core.conclusions import Ending, SettledState, WorkResult
+from ..core.policy import Resolved
+from ..core.records import Record, Ticket
+from ..core.rules import Execute
+from ..errors import Problem
+from .operation import Operation
+
+logger = logging.getLogger("django_idempotency")
+
+
+class Extension:
+    """Has a say in calls under a key. Each method does nothing until a subclass overrides it.
+
+    One object serves all calls, at once and in several threads: what belongs to a call is kept in
+    its `memory`. The methods of async calls run in a thread.
+    """
+
+    #: The problems that it may respond with. They are published with the policy.
+    raises: tuple[type[Problem], ...] = ()
+    #: Does it need `did_nothing`? Then each call watches what its work writes.
+    asks_writes: ClassVar[bool] = False
+    #: Can it guard the calls of functions, which have no request?
+    takes_functions: ClassVar[bool] = True
+
+    def contradiction(self, says: Callable[[str], Any]) -> str | None:
+        """Return why it cannot be in a policy, and what to type; `None`: it can.
+
+        `says(name)` is a field of the policy, or of the settings; `MISSING`: nobody has said it
+        yet. It is asked when the policy is made, and again under the settings.
+        """
+        return None
+
+    def before_claim(self, call: Details, payload: Any) -> None:
+        """Look at a call before its key is claimed. An error that it raises is the answer.
+
+        `payload`: a request as expressions see it, a mapping with `body`, `headers`, `method`,
+        `path`, `query` and `user`, whose `source` is the request of the view; or the payload of a
+        function.
+        """
+
+    def claimed(self, call: Details) -> None:
+        """Look at a call that is claimed, and whose work is about to run.
+
+        An error that it raises is the answer, and the claim is undone: a key that was new is free.
+        """
+
+    def ended(self, call: Details) -> None:
+        """Look at a claimed call that has ended. `left_as` says how; errors are logged."""
+
+    def event(self, name: str, call: Details) -> None:
+        """Hear of an event of a call, such as "replayed" or "lost": see `signals`.
+
+        Errors are logged. In `atomic` it may be inside the transaction of the work.
+        """
+
+
+_SILENT = Extension.event
+
+
+class Details:
+    """One call under a key, as an extension sees it: the same object at each of its methods."""
+
+    def __init__(self, operation: Operation, policy: Resolved, request: Any = None) -> None:
+        # Both refer to us: a strong reference would keep them until garbage collection.
+        self._made_for = weakref.ref(operation)
+        self._request = None if request is None else weakref.ref(request)
+        #: The policy with all its fields, durations in seconds.
+        self.policy = policy
+        self._extensions: tuple[Extension, ...] = tuple(policy.extensions)
+        if request is None:
+            self._extensions = tuple(each for each in self._extensions if each.takes_functions)
+        #: A place for what an extension has found out about this call.
+        self.memory: dict[Extension, Any] = {}
+        #: Was it refused by work that wrote nothing? Known to those that set `asks_writes`.
+        self.did_nothing = False
+        operation.details = self
+        if any(each.asks_writes for each in self._extensions):
+            operation.counts_writes = True
+
+    @property
+    def _operation(self) -> Operation:
+        operation = self._made_for()
+        assert operation is not None, "its call keeps it"
+        return operation
+
+    @property
+    def request(self) -> Any:
+        """Django's request; `None`: the call is of a function."""
+        return None if self._request is None else self._request()
+
+    @property
+    def ticket(self) -> Ticket:
+        """The key, its scope, and all else that the call brings to its store."""
+        return self._operation.ticket
+
+    @property
+    def attempt(self) -> int:
+        """The number of this run of the work; 0: it is not claimed."""
+        return self._operation.attempt
+
+    @property
+    def record(self) -> Record | None:
+        """The record as the store has returned it; `None`: it was not asked, or did not respond."""
+        return self._operation.record
+
+    @property
+    def run(self) -> Execute | None:
+        """Why the work may run: `run.takeover` says that an earlier owner was abandoned. `None`: it
+        may not, or not yet.
+        """
+        return self._operation.run
+
+    @property
+    def left_as(self) -> SettledState | None:
+        """How the call has left its record; `None`: it has not ended, or the record was lost."""
+        return self._operation.left_as
+
+    def stored(self) -> Record | None:
+        """Ask the store for the record of this key. Raises `StoreUnavailable`."""
+        return self._operation.store.get(self.ticket.id)
+
+    def report(self, event: str) -> None:
+        """Send one of `django_idempotency.signals` about this call, and log it."""
+        self._operation.sink(event, self._operation)
+
+    # ---------------------------------------------------------------- the call asks its extensions
+
+    def before_claim(self, payload: Any) -> None:
+        """Ask each before the claim. Raises what one of them raises."""
+        for each in self._extensions:
+            each.before_claim(self, payload)
+
+    def claimed(self) -> None:
+        """Ask each about the claim. Raises what one of them raises, and undoes the claim."""
+        operation = self._operation
+        try:
+            for each in self._extensions:
+                each.claimed(self)
+        except BaseException as error:
+            if isinstance(error, Problem) and operation.attempt == 1:
+                # As if it had never come: sent again, it is a new key again.
+                operation.settle(Ending(WorkResult.DROPPED, ttl=0.0))
+            else:
+                operation.abandon()
+            self.ended()
+            raise
+
+    def ended(self) -> None:
+        """Tell each that the call has ended. Raises nothing."""
+        for each in self._extensions:
+            try:
+                each.ended(self)
+            except Exception:
+                logger.exception("%r could not be told that a call has ended.", each)
+
+    def heard(self, event: str) -> None:
+        """Tell each of an event. Raises nothing."""
+        for each in self._extensions:
+            if type(each).event is _SILENT:
+                continue
+            try:
+                with self._operation.savepoint():
+                    each.event(event, self)
+            except Exception:
+                logger.exception("%r could not be told of the event %r.", each, event)
