@@ -79,9 +79,9 @@ class Details:
         self._request = None if request is None else weakref.ref(request)
         #: The policy with all its fields, durations in seconds.
         self.policy = policy
-        self._extensions: tuple[Extension, ...] = tuple(policy.extensions)
-        if request is None:
-            self._extensions = tuple(each for each in self._extensions if each.takes_functions)
+        self._extensions: list[Extension] = [
+            each for each in policy.extensions if request is not None or each.takes_functions
+        ]
         #: A place for what an extension has found out about this call.
         self.memory: dict[Extension, Any] = {}
         #: Was it refused by work that wrote nothing? Known to those that set `asks_writes`.

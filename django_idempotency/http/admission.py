@@ -224,8 +224,10 @@ def _keyed(request: HttpRequest, plan: Plan, exchange: Exchange, *, guards: bool
     support.
     """
     try:
-        sent = request.META.get(plan.header) if plan.header else plan.sent(request.META)
-        found: Any = plan.profile.read_key(sent, request.META)
+        sent: Any = request.META.get(plan.header) if plan.header else plan.sent(request.META)
+        if isinstance(sent, str):
+            sent = UnprintedText(sent)
+        found = plan.profile.read_key(sent, request.META)
         if not guards:
             raise KeyUnsupported
         if found is not None:

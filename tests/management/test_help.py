@@ -9,6 +9,7 @@ import shlex
 
 import pytest
 from django.core.management import execute_from_command_line
+from django.core.management.base import BaseCommand
 
 from ..support.commands import OURS, helped, loaded, typed
 
@@ -55,10 +56,16 @@ def test_each_example_can_be_typed(words: list[str]) -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    "line",
-    ["idempotency_resume operations --dry-run", "idempotency_stores stats -v 0"],
+    ("line", "checks"),
+    [("idempotency_resume operations --dry-run", 1), ("idempotency_stores stats -v 0", 0)],
 )
-def test_from_the_command_line(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_the_command_line(
+    line: str, checks: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A subcommand runs, with the checks that it asks for."""
+    checked: list[BaseCommand] = []
+    # The checks would look at each function that a test has guarded.
+    monkeypatch.setattr(BaseCommand, "check", lambda self, **_: checked.append(self))
     execute_from_command_line(["manage.py", *line.split()])
     assert capsys.readouterr().out
+    assert len(checked) == checks

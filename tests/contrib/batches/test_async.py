@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,9 +29,12 @@ class Work:
         self.ended: list[Any] = []
         self.most = 0
 
-    async def __call__(self, record: Any, turns: int = 3) -> Any:
+    async def __call__(self, record: Any, turns: int = 3, beside: int = 0) -> Any:
+        """Take so many turns of the loop, once so many have begun."""
         self.begun.append(record)
         self.most = max(self.most, len(self.begun) - len(self.ended))
+        while len(self.begun) < beside:  # noqa: ASYNC110 - an event would belong to one loop
+            await asyncio.sleep(0)
         for _ in range(turns):
             await asyncio.sleep(0)
         self.ended.append(record)
@@ -55,7 +59,7 @@ def test_bounded(concurrency: int) -> None:
     work = Work()
 
     async def uneven(record: int) -> int:
-        result: int = await work(record, turns=7 - record % 7)
+        result: int = await work(record, turns=7 - record % 7, beside=concurrency)
         return result
 
     report = run(aprocess_batch(range(50), handler_of(uneven), concurrency=concurrency))
@@ -125,7 +129,12 @@ def test_ordered_groups_run_beside_each_other() -> None:
     work = Work()
     batch = [(group, number) for number in range(5) for group in "abc"]
     report = run(
-        aprocess_batch(batch, handler_of(work), ordered=True, group_id=lambda record: record[0])
+        aprocess_batch(
+            batch,
+            handler_of(partial(work, beside=3)),
+            ordered=True,
+            group_id=lambda record: record[0],
+        )
     )
     assert len(report.succeeded) == 15
     assert work.most == 3
@@ -196,10 +205,17 @@ def test_a_handler_that_ends_the_batch(ordered: bool) -> None:
             read.append(number)
             yield number
 
+    failing: list[Any] = []
+
     async def cut(record: int) -> None:
         if record == 1:
+            failing.append(asyncio.current_task())
             raise asyncio.CancelledError
-        await work(record, turns=20)
+        work.begun.append(record)
+        # Its call ends in a thread.
+        while not failing or not failing[0].done():  # noqa: ASYNC110 - it is a task
+            await asyncio.sleep(0)
+        work.ended.append(record)
 
     options: dict[str, Any] = (
         {"ordered": True, "group_id": lambda record: record % 3} if ordered else {}
@@ -219,7 +235,8 @@ def test_what_ends_the_loop(cut: type[BaseException]) -> None:
     async def handle(record: int) -> None:
         if record == 1:
             raise cut
-        await work(record, turns=1000)
+        work.begun.append(record)
+        await asyncio.Event().wait()
 
     with pytest.raises(cut):
         asyncio.run(aprocess_batch(range(30), handler_of(handle), concurrency=3))
