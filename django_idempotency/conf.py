@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar, cast
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, TypeVar
+from weakref import WeakSet
 
 from django.apps import apps
 from django.conf import settings as django_settings
@@ -179,24 +181,49 @@ DEFAULTS: dict[str, Any] = {
     **{name.upper(): of.default for name, of in FIELDS.items()},
 }
 
-F = TypeVar("F", bound=Callable[..., Any])
-#: Each forgets what was compiled.
-_FORGETTING: list[Callable[[], None]] = []
-#: The most policies, or functions, of which something is kept.
-_KEPT = 4096
+S = TypeVar("S")
+T = TypeVar("T")
 
 
-def compiled(function: F) -> F:
-    """Keep what a function compiles of its argument, until the settings change."""
-    keeping = lru_cache(maxsize=_KEPT)(function)
-    _FORGETTING.append(keeping.cache_clear)
-    return cast(F, keeping)
+class _Compiled(Generic[S, T]):
+    """An attribute that is made when it is first asked for, and lives as long as its object.
+
+    A project may make a policy for each request.
+    """
+
+    def __init__(self, name: str, make: Callable[[S], T]) -> None:
+        self._name = name
+        self._make = make
+        self._made: WeakSet[Any] = WeakSet()
+
+    def __get__(self, of: S, _: Any) -> T:
+        made = vars(of)[self._name] = self._make(of)  # from now on Python finds it there
+        self._made.add(of)
+        return made
+
+    def forget(self) -> None:
+        for of in list(self._made):
+            vars(of).pop(self._name, None)
+        self._made.clear()
+
+
+_COMPILED: list[_Compiled[Any, Any]] = []
+
+
+def compiled(cls: type[S], make: Callable[[S], T]) -> Callable[[S], T]:
+    """Return a function that keeps what `make` compiles of an object, until the settings change."""
+    name = f"_compiled_{len(_COMPILED)}"
+    _COMPILED.append(_Compiled(name, make))
+    setattr(cls, name, _COMPILED[-1])
+    return attrgetter(name)
 
 
 def recompile(**_: Any) -> None:
     """Forget all that was compiled: a setting, a store or a meter has changed."""
-    for forget in _FORGETTING:
-        forget()
+    for each in _COMPILED:
+        each.forget()
+    _profile_of.cache_clear()
+    _extension_at.cache_clear()
 
 
 setting_changed.connect(recompile)
@@ -263,8 +290,7 @@ Policy.left_out = staticmethod(left_out)
 ON_FAILURE = {Guarantee.LEASE: "hold", Guarantee.ATOMIC: "forget"}
 
 
-@compiled
-def resolve(policy: Policy) -> Resolved:
+def _resolve(policy: Policy) -> Resolved:
     """Fill in what a policy leaves out from the settings.
 
     Raises `ValueError` when the two contradict each other.
@@ -281,8 +307,10 @@ def resolve(policy: Policy) -> Resolved:
     problem = policy.contradiction(Place.ROUTE)
     if problem is not None:
         raise ValueError(problem)
-    # Those of the setting have a say in all calls.
-    extensions = dict.fromkeys([*own.get("extensions", ()), *base["extensions"]])
+    # Those of the setting have a say in all calls, unless the policy has one of their class.
+    extensions = [*own.get("extensions", ())]
+    kinds = {type(each) for each in extensions}
+    extensions += [each for each in base["extensions"] if type(each) not in kinds]
     terms = WholePolicy(**{**base, **own, "extensions": tuple(extensions)})
     guarantee = Guarantee(terms.guarantee)
     resolved = Resolved(
@@ -306,15 +334,23 @@ def resolve(policy: Policy) -> Resolved:
     return resolved
 
 
-@compiled
+#: See _resolve(). The result is kept until the settings change.
+resolve = compiled(Policy, _resolve)
+
+
 def profile_of(chosen: Any = MISSING) -> Dialect:
     """Return the dialect of a policy's `profile`; of one that is left out, that of the settings.
 
     Raises what importing it raises.
     """
+    return chosen if isinstance(chosen, Dialect) else _profile_of(chosen)
+
+
+@lru_cache(maxsize=64)  # one object of a name, and of a class
+def _profile_of(chosen: Any) -> Dialect:
     if chosen is MISSING:
-        chosen = imported("PROFILE")
-    if chosen == DEFAULTS["PROFILE"]:
+        return profile_of(imported("PROFILE"))
+    if chosen in (DEFAULTS["PROFILE"], Default):
         return Default(get("HEADER"))
     if not is_dialect(chosen):
         raise ImproperlyConfigured(f'{NAME}["PROFILE"] is {EXPECTED}, not {chosen!r}.')
@@ -391,11 +427,14 @@ def _extension(value: Any) -> Any:
     """Return the object that a dotted path names; of a class, one that is made without
     arguments.
     """
-    if not isinstance(value, str):
-        return value
+    return _extension_at(value) if isinstance(value, str) else value
+
+
+@lru_cache(maxsize=64)  # of a class, all policies have one object
+def _extension_at(path: str) -> Any:
     from django.utils.module_loading import import_string
 
-    found = import_string(value)
+    found = import_string(path)
     return found() if isinstance(found, type) else found
 
 

@@ -45,7 +45,7 @@ PARTS = {
         "engine/bracket engine/threads stores/lending core/concurrency"
     ),
     "A call under a lease, and what runs in the background": (
-        "engine/lease engine/settling core/driving engine"
+        "engine/lease engine/settling engine"
     ),
     "What else the store does: purge, changes by hand, repeats, and how its checks speak": "stores",
     "A policy and the settings": "core/policy engine/extensions core/dialects conf core/key_formats",

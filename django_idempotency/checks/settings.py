@@ -17,7 +17,16 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from .. import conf, scopes
-from ..core.policy import FIELDS, FINGERPRINTS, SELECTING, Place, Policy, WholePolicy, contradiction
+from ..core.policy import (
+    FIELDS,
+    FINGERPRINTS,
+    RENAMED,
+    SELECTING,
+    Place,
+    Policy,
+    WholePolicy,
+    contradiction,
+)
 from ..core.records import Guarantee
 from ..core.selectors import Selector
 from ..errors import ConfigurationError
@@ -226,12 +235,18 @@ def _astray() -> Iterator[CheckMessage]:
             yield E005(name=name, close=", ".join(f'"{key}": …' for key in meant))
 
 
+def _meant(name: str) -> str:
+    if name.lower() in RENAMED:
+        return "AUTHORIZE_REPLAY" if name == "REPLAY_THROUGH" else "EXTENSIONS"
+    return closest(name.upper(), conf.DEFAULTS)
+
+
 def _names(declared: Mapping[Any, Any]) -> Iterator[CheckMessage]:
     for name in declared:
         if name not in conf.DEFAULTS:
             yield E002(
                 name=name,
-                close=closest(str(name).upper(), conf.DEFAULTS),
+                close=_meant(str(name)),
                 known=", ".join(conf.DEFAULTS),
             )
         elif (

@@ -299,6 +299,11 @@ def conclude(
     return conclusion
 
 
+def is_new(run: Execute | None) -> bool:
+    """Is it the first run of a new key, so that nobody has done anything under it?"""
+    return run is not None and run.attempt == 1 and not (run.takeover or run.resumed)
+
+
 def withdrawn(run: Execute) -> SettledState:
     """Say how to leave a record whose work has not begun.
 

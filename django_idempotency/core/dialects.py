@@ -420,7 +420,10 @@ class Dialect:
 
 
 class Default(Dialect):
-    """Speaks as we do where nothing else is asked for. Its header is the setting HEADER."""
+    """Speaks as we do where nothing else is asked for.
+
+    Its header is `field`: that of the setting HEADER where a policy names the class, or "default".
+    """
 
     def __init__(self, field: str = Dialect.field) -> None:
         self.field = field

@@ -52,6 +52,20 @@ def seconds(value: Duration) -> float:
 # --------------------------------------------------------------------------- how to declare a field
 
 
+#: Fields that have become something else, and what to type.
+RENAMED = {
+    **dict.fromkeys(
+        ("fresh_keys", "fresh_keys_by"),
+        'extensions=[FreshKeys("60/m", by=…)], of django_idempotency.contrib.limits',
+    ),
+    **dict.fromkeys(
+        ("suspect", "within", "suspect_action"),
+        "extensions=[Suspect(…, within=300, refuse=True)], of django_idempotency.contrib.limits",
+    ),
+    "replay_through": "@idempotent() below the decorator, or authorize_replay=…",
+}
+
+
 class PolicyField(NamedTuple):
     """What is known of a field."""
 
@@ -362,6 +376,8 @@ class Policy:
                     "Policy(required=True, …)."
                 )
             for name in given.keys() - cls.__dataclass_fields__.keys():
+                if name in RENAMED:
+                    raise TypeError(f"Policy has no field {name} any more. Type {RENAMED[name]}.")
                 (close,) = get_close_matches(name.lower(), FIELDS, n=1, cutoff=0)
                 raise TypeError(f"Policy has no field {name}. Did you mean {close}?")
             return super().__new__(cls)

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from ..core import conclusions
 from ..core.conclusions import Ending, SettledState, WorkResult
 from ..core.policy import Resolved
 from ..core.records import Record, Ticket
@@ -25,7 +26,8 @@ class Extension:
     """Has a say in calls under a key. Each method does nothing until a subclass overrides it.
 
     One object serves all calls, at once and in several threads: what belongs to a call is kept in
-    its `memory`. The methods of async calls run in a thread.
+    its `memory`. The methods of async calls run in a thread. Where errors are logged, so is a time
+    limit that raises there, as in a receiver of a signal.
     """
 
     #: The problems that it may respond with. They are published with the policy.
@@ -58,7 +60,10 @@ class Extension:
         """
 
     def ended(self, call: Details) -> None:
-        """Look at a claimed call that has ended. `left_as` says how; errors are logged."""
+        """Look at a call that has ended, and whose `claimed()` has returned. `left_as` says how.
+
+        It is called once, unless the process dies. Errors are logged.
+        """
 
     def event(self, name: str, call: Details) -> None:
         """Hear of an event of a call, such as "replayed" or "lost": see `signals`.
@@ -82,6 +87,8 @@ class Details:
         self._extensions: list[Extension] = [
             each for each in policy.extensions if request is not None or each.takes_functions
         ]
+        #: Those that have let the call pass, and have not heard of its end.
+        self._claimed: list[Extension] = []
         #: A place for what an extension has found out about this call.
         self.memory: dict[Extension, Any] = {}
         #: Was it refused by work that wrote nothing? Known to those that set `asks_writes`.
@@ -98,7 +105,7 @@ class Details:
 
     @property
     def request(self) -> Any:
-        """Django's request; `None`: the call is of a function."""
+        """Django's request; `None`: the call is of a function, or the request has ended."""
         return None if self._request is None else self._request()
 
     @property
@@ -149,20 +156,26 @@ class Details:
         try:
             for each in self._extensions:
                 each.claimed(self)
+                self._claimed.append(each)
         except BaseException as error:
-            if isinstance(error, Problem) and operation.attempt == 1:
-                # As if it had never come: sent again, it is a new key again.
-                operation.settle(Ending(WorkResult.DROPPED, ttl=0.0))
-            else:
-                operation.abandon()
-            self.ended()
+            try:
+                if isinstance(error, Problem) and conclusions.is_new(operation.run):
+                    # As if it had never come: sent again, it is a new key again.
+                    operation.settle(Ending(WorkResult.DROPPED, ttl=0.0))
+                else:
+                    operation.abandon()
+            finally:
+                self.ended()
             raise
 
     def ended(self) -> None:
-        """Tell each that the call has ended. Raises nothing."""
-        for each in self._extensions:
+        """Tell each whose `claimed()` has returned, once, that the call has ended."""
+        claimed = self._claimed
+        self._claimed = []
+        for each in claimed:
             try:
-                each.ended(self)
+                with self._operation.savepoint():
+                    each.ended(self)
             except Exception:
                 logger.exception("%r could not be told that a call has ended.", each)
 

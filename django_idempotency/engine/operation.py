@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 from typing import Any, NoReturn, Protocol
 
@@ -356,8 +356,10 @@ class Operation:
         return True
 
     def savepoint(self) -> AbstractContextManager[None]:
-        """Protect the work's transaction, if we hold it, from failures of other code inside it."""
-        return nullcontext()
+        """Protect the transaction that is open on the store's connection, ours or a caller's, from
+        failures of other code inside it.
+        """
+        return self.store.savepoint()
 
 
 def event_of(verdict: Verdict) -> str:
@@ -517,7 +519,7 @@ class AtomicOperation(Operation):
         return self._guard.wrote()
 
     def savepoint(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._held is None else self._guard.savepoint()
+        return super().savepoint() if self._held is None else self._guard.savepoint()
 
     # --------------------------------------------------------------------------------------- settle
 

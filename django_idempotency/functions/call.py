@@ -81,10 +81,8 @@ class Plan:
         self.observer = Observer(source=self.source, counter=counter)
 
 
-@conf.compiled
-def plan_of(terms: FunctionTerms) -> Plan:
-    """Return the plan of a function under the current settings. Raises what is wrong with them."""
-    return Plan(terms)
+#: Returns the plan of a function under the current settings. Raises what is wrong with them.
+plan_of = conf.compiled(FunctionTerms, Plan)
 
 
 def source_of(terms: FunctionTerms) -> Source:

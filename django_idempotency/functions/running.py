@@ -88,6 +88,11 @@ class RunningCall(FunctionCall):
         """Raise an error that names the call."""
         raise self.naming(error)
 
+    def abandon(self) -> None:
+        super().abandon()
+        if self.details is not None:
+            self.details.ended()
+
     def work(self) -> Any:
         """Call the function."""
         with self.current:

@@ -1,13 +1,15 @@
 """Finds what stands before a view that the middleware guards, and asks whether a request may pass.
 
-Known are Django's own decorators and access mixins. Behind anything else a replay is refused.
+Known are Django's access decorators and mixins, and what checks nothing. Behind anything else a
+replay is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, update_wrapper
+from inspect import getattr_static
 from typing import Any
 
 from asgiref.sync import async_to_sync, iscoroutinefunction
@@ -22,6 +24,8 @@ from .markers import attribute_of
 _MIXINS = "django.contrib.auth.mixins"
 #: Modules of decorators that check no access: Django's, and ours around a class.
 _HARMLESS = ("django.views.decorators.", "django_idempotency.http.unguarded")
+#: What makes the view of a class do something else than its methods say.
+_OF_INSTANCES = frozenset({"__init__", "__new__", "__getattribute__", "__getattr__"})
 
 
 class _Unknown(Exception):
@@ -67,7 +71,7 @@ def _follow(layer: Any, before: Before) -> Any:
             before.tests.append(async_to_sync(test) if iscoroutinefunction(test) else test)
         elif module == "django.utils.decorators" and "decorators" in held:  # method_decorator()
             for decorate in held["decorators"]:
-                _follow(decorate(_method), before)
+                _follow(decorate(_like(inner)), before)
         elif module == "django.views.decorators.http" and "request_method_list" in held:
             before.is_closed |= before.method not in held["request_method_list"]
         elif module == "contextlib" and type(held.get("self")) is Atomic:
@@ -80,13 +84,20 @@ def _follow(layer: Any, before: Before) -> Any:
     return layer
 
 
-def _method(request: HttpRequest) -> None:
+def _like(method: Any) -> Any:
     """Stand in for the method that `method_decorator()` decorates at each call."""
+
+    def stub(request: HttpRequest) -> None: ...
+
+    vars(update_wrapper(stub, method)).pop("__wrapped__")
+    return stub
 
 
 def _follow_class(cls: Any, initkwargs: dict[str, Any], before: Before) -> None:
     """Note the access mixins of a class, and what the decorators of its methods ask."""
     for base in cls.__mro__:  # each dispatch calls that of its super()
+        if base not in (View, object) and not _OF_INSTANCES.isdisjoint(vars(base)):
+            raise _Unknown(f"{base.__module__}.{base.__qualname__}, whose instances differ,")
         dispatch = vars(base).get("dispatch", View.dispatch)
         module, _ = place_of(_follow(dispatch, before))
         if module not in ("django.views.generic.base", _MIXINS):
@@ -94,7 +105,7 @@ def _follow_class(cls: Any, initkwargs: dict[str, Any], before: Before) -> None:
     handler = attribute_of(cls, before.method.lower())
     before.is_closed |= handler is None
     if handler is not None:
-        _follow(handler, before)
+        _follow(getattr_static(cls, before.method.lower()), before)
     before.mixins = frozenset(each.__name__ for each in cls.__mro__ if each.__module__ == _MIXINS)
     if before.mixins or cls.setup is not View.setup:
         before.make = partial(cls, **initkwargs)
@@ -102,6 +113,7 @@ def _follow_class(cls: Any, initkwargs: dict[str, Any], before: Before) -> None:
 
 def may_pass(before: Before, request: Any, args: Any, kwargs: Any) -> bool:
     """Does what stands before a view let a request pass? Its method is not asked about."""
+    mixins = before.mixins
     try:
         if not all(test(request.user) for test in before.tests):
             return False
@@ -109,10 +121,13 @@ def may_pass(before: Before, request: Any, args: Any, kwargs: Any) -> bool:
             return True
         view = before.make()
         view.setup(request, *args, **kwargs)
-        if "LoginRequiredMixin" in before.mixins and not request.user.is_authenticated:
-            return False  # its key may be another principal's: `scopes.before_user`
-        if "PermissionRequiredMixin" in before.mixins and not view.has_permission():
-            return False
-        return "UserPassesTestMixin" not in before.mixins or bool(view.get_test_func()())
+        # What setup() has put before the handler is not known. Without a login the key may be
+        # another principal's: `scopes.before_user`.
+        return (
+            {"dispatch", before.method.lower()}.isdisjoint(vars(view))
+            and ("LoginRequiredMixin" not in mixins or request.user.is_authenticated)
+            and ("PermissionRequiredMixin" not in mixins or view.has_permission())
+            and ("UserPassesTestMixin" not in mixins or bool(view.get_test_func()()))
+        )
     except (PermissionDenied, Http404):
         return False

@@ -121,7 +121,8 @@ class Call(GuardedCall[HttpResponseBase]):
 
         `respond` makes the response to a problem. `ask_again` repeats the view's access checks
         before a replay, and `refuses` asks whether what stands before the view would refuse the
-        request. `decide` asks `on_takeover`. `document` is the request as extensions see it, if there are any. `finish` completes a response that `on_takeover` has found, as the view would.
+        request. `document` is the request as extensions see it, if there are any. `decide` asks
+        `on_takeover`, and `finish` completes a response that it has found, as the view would.
         `selected`: has the project chosen the key from the payload?
         """
         # The request refers to us: a strong reference would keep it, and its uploads, until garbage
@@ -548,10 +549,10 @@ class Call(GuardedCall[HttpResponseBase]):
         try:
             if not self.degraded:
                 self.operation.settle(self._end_after(error))
-                if self._details is not None:
-                    self._details.ended()
         finally:
             self._leave()
+            if self._details is not None:
+                self._details.ended()
 
     def _end_after(self, error: BaseException) -> Ending:
         """Return how a view ends that raised."""

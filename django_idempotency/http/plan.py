@@ -17,7 +17,15 @@ from django.http import HttpRequest
 
 from .. import conf
 from ..core.key_formats import ANY, ISSUED, KeyFault, described, spelled
-from ..core.policy import ENFORCE, Observing, Policy, Resolved, profile_contradiction, seconds
+from ..core.policy import (
+    ENFORCE,
+    FIELDS,
+    Observing,
+    Policy,
+    Resolved,
+    profile_contradiction,
+    seconds,
+)
 from ..core.records import Guarantee, Ticket, UnprintedText
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
 from ..runtime.app_extensions import extended
@@ -67,6 +75,8 @@ class Plan:
         mode = conf.by_path("mode", conf.field(policy, "mode"))
         #: What watches its requests, which run without a guard; `None`: they are guarded.
         self.observer: Observing | None = None if mode == ENFORCE else mode
+        if not hasattr(mode, "watch") and mode != ENFORCE:
+            raise ConfigurationError(f"mode is {FIELDS['mode'].expected}, not {mode!r}.")
         #: Is a key not used as it was sent?
         self.respells = conf.field(policy, "key_format") != ANY
         #: Most plans: a request without the header asks for nothing.
@@ -182,13 +192,8 @@ class Plan:
         return None if key is None else UnprintedText(key)
 
 
-@conf.compiled
-def plan_of(policy: Policy = ANY_POLICY) -> Plan:
-    """Return the plan of a policy under the current settings.
-
-    Raises `ImproperlyConfigured` for settings of no use.
-    """
-    return Plan(policy)
+#: Returns the plan of a policy under the settings. Raises `ImproperlyConfigured` for wrong settings.
+plan_of = conf.compiled(Policy, Plan)
 
 
 def may_refuse(policy: Policy, request: HttpRequest) -> bool:

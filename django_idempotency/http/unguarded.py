@@ -27,7 +27,7 @@ from .counting import count
 from .exchange import exchange_of, note, noted, noted_of, stamp, without_key
 from .kinds import Reason
 from .markers import mark_of
-from .plan import plan_of
+from .plan import ANY_POLICY, plan_of
 from .responses import answer_to
 
 #: From this status on, a response means that the request was not carried out here, such as a
@@ -175,5 +175,5 @@ def readable_key(request: HttpRequest) -> str | None:
     with suppress(KeyMalformed, KeyAhead, KeyExpired):
         exchange = noted_of(request)
         plan = None if exchange is None else exchange.plan
-        return (plan_of() if plan is None else plan).read_key(request.META)
+        return (plan_of(ANY_POLICY) if plan is None else plan).read_key(request.META)
     return None

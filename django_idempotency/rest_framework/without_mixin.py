@@ -1,10 +1,11 @@
-"""Guards a DRF view whose class does not have the mixin: by its methods, or by a subclass."""
+"""Guards a DRF view whose class does not have the mixin."""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
 
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -64,10 +65,12 @@ def with_mixin(callback: Any, policy: Policy) -> Any:
 
 
 def guarded_inside(callback: Any, terms: ViewTerms) -> Any:
-    """Return a view like that of an `as_view()`, of a subclass with a guard in its `dispatch()`.
+    """Return a view like that of an `as_view()`, with a guard before the handler.
 
-    Raises `ImproperlyConfigured` for a view that no `as_view()` has made: a decorator around it
-    copies `.cls` upward, and a view that is made of that would skip the decorator.
+    It makes the view object as REST framework's own `as_view()` does, of the class and the
+    arguments that the callback has: a second call of `as_view()` might choose others. Raises
+    `ImproperlyConfigured` for a view that no `as_view()` has made: a decorator around it copies
+    `.cls` upward, and a view that is made of that would skip the decorator.
     """
     cls = callback.cls
     actions = getattr(callback, "actions", None)
@@ -82,21 +85,28 @@ def guarded_inside(callback: Any, terms: ViewTerms) -> Any:
         raise ImproperlyConfigured(
             f"{cls.__name__} has IdempotentViewMixin already. Set its `idempotency` attribute."
         )
-    about = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
-    inside: Any = type(cls.__name__, (_Inside, cls), {**about, "idempotency_terms": terms})
-    if actions is None:
-        return inside.as_view(**callback.initkwargs)
-    return inside.as_view(actions, **callback.initkwargs)
+
+    def view(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        self = cls(**callback.initkwargs)
+        if actions is None:
+            self.setup(request, *args, **kwargs)
+        else:
+            _set_up(self, actions, request, args, kwargs)
+        run = functools.partial(self.dispatch, request, *args, **kwargs)
+        return dispatch(self, request, terms, run)
+
+    return markcoroutinefunction(view) if iscoroutinefunction(callback) else view
 
 
-class _Inside:
-    """Guards a class that is made of another one, as the mixin would."""
-
-    idempotency_terms: ViewTerms
-
-    def __init_subclass__(cls) -> None:
-        """Tell no base of the project: it may ask more of its subclasses, or list them."""
-
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        run = functools.partial(super().dispatch, request, *args, **kwargs)  # type: ignore[misc]
-        return dispatch(self, request, self.idempotency_terms, run)
+def _set_up(
+    view: Any, actions: dict[str, str], request: HttpRequest, args: Any, kwargs: Any
+) -> None:
+    """Set a ViewSet up, as its `as_view()` does."""
+    if "get" in actions and "head" not in actions:
+        actions["head"] = actions["get"]
+    view.action_map = actions
+    for method, action in actions.items():
+        setattr(view, method, getattr(view, action))
+    view.request = request
+    view.args = args
+    view.kwargs = kwargs

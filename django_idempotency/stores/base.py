@@ -256,6 +256,12 @@ class BaseStore(ABC):
         """
         return _given_back(self)
 
+    def savepoint(self) -> AbstractContextManager[None]:
+        """Protect a transaction that is open on the store's connection from failures of other code
+        in this block.
+        """
+        return nullcontext()
+
     def close(self) -> None:  # noqa: B027 - most stores hold nothing
         """Release this thread's resources, such as a connection."""
 

@@ -102,6 +102,9 @@ class WrappedStore(BaseStore):
     def apart(self) -> AbstractContextManager[None]:
         return self.store.apart()
 
+    def savepoint(self) -> AbstractContextManager[None]:
+        return self.store.savepoint()
+
     def close(self) -> None:
         self.store.close()
 

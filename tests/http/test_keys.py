@@ -14,7 +14,7 @@ from django.test import RequestFactory, override_settings
 from django_idempotency import Policy
 from django_idempotency.errors import KeyMalformed, KeyMissing
 from django_idempotency.http.admission import key_to_guard
-from django_idempotency.http.plan import plan_of
+from django_idempotency.http.plan import ANY_POLICY, plan_of
 
 UUID = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 HEADER = "Idempotency-Key"
@@ -95,42 +95,44 @@ def over_asgi(*lines: bytes) -> HttpRequest:
 def test_a_malformed_key_is_refused(raw: str) -> None:
     """A malformed key is never read as another key, and never truncated to fit."""
     with pytest.raises(KeyMalformed):
-        plan_of().read_key(posted(raw).META)
+        plan_of(ANY_POLICY).read_key(posted(raw).META)
 
 
 @pytest.mark.parametrize(("raw", "key"), WELL_FORMED.items())
 def test_a_well_formed_key_is_read(raw: str, key: str) -> None:
     """A key may be bare, or a structured field's string with its two escapes."""
-    assert plan_of().read_key(posted(raw).META) == key
+    assert plan_of(ANY_POLICY).read_key(posted(raw).META) == key
 
 
 def test_two_lines_of_the_header_are_refused_over_asgi() -> None:
     """Either of them could be meant, quoted or bare; one line is fine."""
-    assert plan_of().read_key(over_asgi(b"a").META) == "a"
+    assert plan_of(ANY_POLICY).read_key(over_asgi(b"a").META) == "a"
     for lines in ([b"a", b"b"], [b"a", b"a"], [b'"a"', b'"b"'], [b'"a"', b"b"], [b"a", b""]):
         with pytest.raises(KeyMalformed):
-            plan_of().read_key(over_asgi(*lines).META)
+            plan_of(ANY_POLICY).read_key(over_asgi(*lines).META)
 
 
 def test_bytes_beyond_ascii_are_refused_over_asgi() -> None:
     """A header is bytes: any bytes beyond ASCII get 400."""
     with pytest.raises(KeyMalformed):
-        plan_of().read_key(over_asgi(b"\xff\xfe").META)
+        plan_of(ANY_POLICY).read_key(over_asgi(b"\xff\xfe").META)
 
 
 def test_a_key_that_is_not_text_is_its_text() -> None:
     """A test client, or a middleware, may set a UUID."""
     assert (
-        plan_of().read_key(RequestFactory().post("/", HTTP_IDEMPOTENCY_KEY=uuid.UUID(UUID)).META)
+        plan_of(ANY_POLICY).read_key(
+            RequestFactory().post("/", HTTP_IDEMPOTENCY_KEY=uuid.UUID(UUID)).META
+        )
         == UUID
     )
 
 
 def test_without_the_header_there_is_no_key() -> None:
     """A request without the header has no key, which is not an error."""
-    assert plan_of().read_key(posted().META) is None
-    assert not plan_of().carries_key(posted().META)
-    assert plan_of().carries_key(posted("").META)  # but an empty header is one
+    assert plan_of(ANY_POLICY).read_key(posted().META) is None
+    assert not plan_of(ANY_POLICY).carries_key(posted().META)
+    assert plan_of(ANY_POLICY).carries_key(posted("").META)  # but an empty header is one
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "TRACE"])

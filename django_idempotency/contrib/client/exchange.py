@@ -19,11 +19,11 @@ from functools import lru_cache
 from typing import Any
 
 from ...core.concurrency import new_lock, run_to_completion
-from ...core.driving import adrive, drive
 from ...engine.deadlines import remaining
 from ...errors import CallWithoutName, ConfigurationError, DeadlinePassed, StreamedRequest
 from ...stores.base import utcnow
 from ...stores.lending import in_database_thread
+from ..driving import adrive, drive
 from . import rules
 from .adaptive import MOST_HOSTS, Turns, pace_of
 from .ledger import Ledger, Started

@@ -3,9 +3,9 @@
     look: too many? ── claim ── is the key new? ── count it ── the work
           └ refused                                └ too many: refused, and the claim is undone
 
-A claim decides whether a key is new, so neither replays nor duplicates count, and the count is
-exact: its increment is one step of the cache. While a client is over its limit its keys are looked
-up first, so that a flood writes no records.
+A claim decides whether a key is new, so neither replays nor duplicates count. No more keys run than
+a rate allows: its increment is one step of the cache. While a client is over its limit its keys are
+looked up first, so that a flood writes no records.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from django.core.cache import caches
 
@@ -72,26 +72,24 @@ class FreshKeys(Extension):
     def before_claim(self, call: Details, payload: Document) -> None:
         """Refuse a key that is new, if its client has made too many."""
         call.memory[self] = counted = self._counted(call, payload)
-        problem = self._too_many(counted, increment=False)
-        if problem is None:
+        wait = self._beyond(counted, increment=False)
+        if wait is None:
             return
         try:
             known = call.stored()
         except StoreUnavailable:  # the claim meets it, too
             return
         if known is None or is_expired(known):
-            call.report("flooded")
-            raise problem
+            _refuse(call, wait)
 
     def claimed(self, call: Details) -> None:
         """Count a key that is new. A later attempt, and a takeover, are of a known key."""
         assert call.run is not None, "its work is about to run"
         if call.attempt > 1 or call.run.takeover:
             return
-        problem = self._too_many(call.memory[self], increment=True)
-        if problem is not None:
-            call.report("flooded")
-            raise problem
+        wait = self._beyond(call.memory[self], increment=True)
+        if wait is not None:
+            _refuse(call, wait)
 
     def _counted(self, call: Details, payload: Document) -> str:
         """Return the name of what is counted: an HMAC of the route, and of the client or of what
@@ -112,8 +110,9 @@ class FreshKeys(Extension):
             chosen or b"",
         )
 
-    def _too_many(self, counted: str, *, increment: bool) -> TooManyKeys | None:
-        """Return the refusal of a client that makes too many new keys.
+    def _beyond(self, counted: str, *, increment: bool) -> int | None:
+        """Return how long a client must wait that makes too many new keys (seconds); `None`: it
+        does not.
 
         `increment`: this is one, and is counted.
         """
@@ -128,8 +127,14 @@ class FreshKeys(Extension):
                 continue
             if count > rate.limit:
                 left = (window + 1) * rate.seconds - now
-                return TooManyKeys(headers={"Retry-After": str(math.ceil(left))})
+                return math.ceil(left)
         return None
+
+
+def _refuse(call: Details, wait: int) -> NoReturn:
+    call.report("flooded")
+    # No frame keeps it: with its traceback it would keep the request.
+    raise TooManyKeys(headers={"Retry-After": str(wait)})
 
 
 def _rates(text: str) -> Iterator[Rate]:

@@ -42,6 +42,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger("django_idempotency")
 
 
+@contextmanager
+def protected(alias: str) -> Iterator[None]:
+    """Contain errors of a database in this block, in a savepoint of the transaction that is open
+    there.
+    """
+    begun = False
+    try:
+        with transaction.atomic(using=alias):
+            begun = True
+            yield
+    except Error as error:
+        if not begun:  # no savepoint: the transaction is gone
+            raise StoreUnavailable from error
+        logger.exception(
+            "What hears of an event has broken its database transaction; it was rolled back."
+        )
+
+
 class ActiveGuard:
     """A guard and its record. A task or thread started inside inherits it, and may outlive it."""
 
@@ -472,19 +490,8 @@ class TransactionGuard(Guard):
         if not self._over and self._connection.in_atomic_block:
             transaction.set_rollback(True, using=self._connection.alias)
 
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        begun = False
-        try:
-            with transaction.atomic(using=self._connection.alias):
-                begun = True
-                yield
-        except Error as error:
-            if not begun:  # no savepoint: the transaction is gone
-                raise StoreUnavailable from error
-            logger.exception(
-                "A receiver of a signal has broken its database transaction; it was rolled back."
-            )
+    def savepoint(self) -> AbstractContextManager[None]:
+        return protected(self._connection.alias)
 
     @property
     def _from_testcase(self) -> bool:

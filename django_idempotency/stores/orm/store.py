@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from ..base import Audit, BaseStore, Guard, Purged, Scanned
 from ..interrupted import Before, drop_if_cut, in_transaction
 from . import database_errors
 from .database_errors import translate, translated
-from .guard import ACTIVE_GUARDS, InnerGuard, TransactionGuard
+from .guard import ACTIVE_GUARDS, InnerGuard, TransactionGuard, protected
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -276,6 +276,11 @@ class ORMStore(BaseStore):
             return (
                 sum(self._count_renewed([ticket]) for ticket in tickets) if len(tickets) > 1 else 0
             )
+
+    def savepoint(self) -> AbstractContextManager[None]:
+        if not self._connection.in_atomic_block:
+            return nullcontext()
+        return protected(self.using)
 
     @contextmanager
     def apart(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import path
 
 from django_idempotency import idempotent
-from django_idempotency.http.plan import plan_of
+from django_idempotency.http.plan import ANY_POLICY, plan_of
 from django_idempotency.scopes import public
 from testproject.payments.models import Effect
 
@@ -36,7 +36,9 @@ def behind(front: str) -> dict[str, Any]:
 
 def charged(request: HttpRequest) -> HttpResponse:
     host = request.get_host()
-    Effect.objects.create(label=host, idempotency_key=plan_of().read_key(request.META) or "")
+    Effect.objects.create(
+        label=host, idempotency_key=plan_of(ANY_POLICY).read_key(request.META) or ""
+    )
     return JsonResponse({"iban": f"that of {request.user.pk or 'a guest'} of {host}"}, status=201)
 
 
