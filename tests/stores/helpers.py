@@ -31,9 +31,11 @@ not_sqlite = pytest.mark.skipif(
 )
 
 
-#: Statements commit, as on a server. Afterwards only our one table is emptied, which is much faster
-#: than all of them.
-committed = pytest.mark.django_db(transaction=True, available_apps=["django_idempotency"])
+#: Statements commit, as on a server. Afterwards only our table and those of payments are emptied, which
+#: is much faster than all of them.
+committed = pytest.mark.django_db(
+    transaction=True, available_apps=["django_idempotency", "testproject.payments"]
+)
 
 
 def atomic_ticket(**fields: Any) -> Ticket:
