@@ -268,7 +268,7 @@ def test_nothing_needs_a_leaf() -> None:
     assert needed == set()
 
 
-def test_wings_are_named_in_tables() -> None:
+def test_apps_are_named_in_tables() -> None:
     """Each place that can import an app of contrib by its name asks first if a project uses it; a new
     one is named in NAMING.
     """

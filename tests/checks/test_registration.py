@@ -23,7 +23,7 @@ def test_a_check_is_registered_once() -> None:
     assert checks.named(path) is checks.named(path)
 
 
-def test_a_wing_whose_folder_is_absent() -> None:
+def test_an_app_whose_folder_is_absent() -> None:
     """Its check finds nothing; one of the core that is absent raises."""
     assert checks.named("django_idempotency.contrib.no_such_integration.checks.check_it")() == []
     with pytest.raises(ModuleNotFoundError):

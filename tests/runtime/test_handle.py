@@ -38,7 +38,7 @@ def plan_of_calls() -> Any:
 
 
 @pytest.mark.parametrize("handle", [OperationHandle, RequestIdempotency, CurrentOperation])
-def test_only_a_wing_s_handle_has_a_course(handle: type[OperationHandle]) -> None:
+def test_only_an_app_s_handle_has_a_course(handle: type[OperationHandle]) -> None:
     assert has_course(handle) is False
     assert has_course(with_course(handle)) is True
 

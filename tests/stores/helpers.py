@@ -31,8 +31,8 @@ not_sqlite = pytest.mark.skipif(
 )
 
 
-#: Statements commit, as on a server. Afterwards only our table and those of payments are emptied, which
-#: is much faster than all of them.
+#: Statements commit, as on a server. Afterwards only our table and those of payments are emptied,
+#: which is much faster than all of them.
 committed = pytest.mark.django_db(
     transaction=True, available_apps=["django_idempotency", "testproject.payments"]
 )
