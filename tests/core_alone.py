@@ -40,6 +40,7 @@ FOLDERS = (
 NEED_MORE = {
     "entry_points/test_connections.py": "adrf",
     "entry_points/test_shapes.py": "adrf",
+    "entry_points/test_takeovers.py": "adrf",
     "entry_points/test_traced.py": "wrapt",
     "entry_points/test_unguarded.py": "graphql",
     "entry_points/test_unprinted.py": "sentry_sdk",

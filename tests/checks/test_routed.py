@@ -78,14 +78,6 @@ def test_async_views_and_the_middleware(settings: Settings) -> None:
     assert list(checked(settings, {"name:pay:plain": {}}, middleware=False)) == ["E146"]
 
 
-def test_what_the_middleware_leaves(settings: Settings) -> None:
-    """E147: an operation of django-ninja checks access inside."""
-    settings.ROOT_URLCONF = "tests.entry_points.by_route_operations"
-    assert (
-        "the view of /api/charges" in checked(settings, {"path:/api/": {"required": True}})["E147"]
-    )
-
-
 def test_where_a_policy_comes_from(settings: Settings) -> None:
     """`idempotency_routes` names the entry; where some requests have another one, that too."""
     settings.MIDDLEWARE = [OURS]
