@@ -14,10 +14,11 @@ from ninja import NinjaAPI
 from pytest_django import Settings
 
 from django_idempotency import idempotency_exempt, idempotent
+from django_idempotency.checks.routed import check_routed
 from django_idempotency.checks.routes import check_routes
 from django_idempotency.contrib.ninja.checks import check_operations
 
-from ...checks.conftest import Configure, hints
+from ...checks.conftest import Configure, hints, said
 
 
 def operation() -> Any:
@@ -90,3 +91,11 @@ def test_settings_that_make_an_async_operation_atomic(api: NinjaAPI, configure: 
     api.post("/charges")(idempotent()(awaited()))
     configure()
     assert list(found()) == ["E030"]
+
+
+@pytest.mark.urls("tests.contrib.ninja.by_route")
+def test_what_the_middleware_leaves(settings: Settings) -> None:
+    """E147: an operation that ROUTES names checks access inside."""
+    settings.IDEMPOTENCY = {"ROUTES": {"path:/api/": {"required": True}}}
+    settings.MIDDLEWARE = ["django_idempotency.middleware.IdempotencyMiddleware"]
+    assert "the view of /api/charges" in said(check_routed())["E147"]
