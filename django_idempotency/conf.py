@@ -1,4 +1,4 @@
-"""The project's settings, typed and read live.
+"""The project's settings, typed.
 
 What is compiled from them is kept until Django's signal `setting_changed`, so `override_settings`
 simply works.

@@ -54,7 +54,7 @@ class FreshKeys(Extension):
     is counted by: an expression over the request, or a function of it; `None`: the client's scope.
     The setting CACHE names the cache that counts. It must be shared by all processes, and count in
     one step: Redis or Memcached. Where it does not respond, nothing is refused. Raises `ValueError`
-    for what is no rate, or no expression.
+    for what is not a rate, or not an expression.
     """
 
     raises: tuple[type[Problem], ...] = (TooManyKeys,)
@@ -142,7 +142,7 @@ def _rates(text: str) -> Iterator[Rate]:
         found = _RATE.fullmatch(part.strip())
         if found is None:
             raise ValueError(
-                f"FreshKeys({text!r}): {part.strip()!r} is no rate. Type a number of keys per "
+                f"FreshKeys({text!r}): {part.strip()!r} is not a rate. Type a number of keys per "
                 'second, minute, hour or day, such as "60/m", "5/10s" or "1000/h"; or several of '
                 'them, "60/m, 5/s".'
             )
