@@ -30,7 +30,6 @@ settings.configure(
         ),
         "django_idempotency",
         "django_idempotency.contrib.client",
-        "django_idempotency.contrib.erasing",
         "django_idempotency.contrib.outbox",
         "django_idempotency.contrib.audit",
         "django_idempotency.contrib.at_rest",

@@ -331,7 +331,7 @@ ESSAY = (
         "how-to/keys.md#key-formats",
         "tests/entry_points/test_key_formats.py::test_a_key_is_one_key "
         "tests/functions/test_handles.py::test_derive_key "
-        "tests/contrib/issued_keys/test_issued_keys.py::test_one_operation",
+        "tests/contrib/limits/test_issued_keys.py::test_one_operation",
     ),
     Row(
         "A gateway refuses a POST without a key.",
@@ -586,7 +586,7 @@ DIALOGUE = (
     Row(
         "A duplicate is reported as success to the bus.",
         "how-to/tasks-and-messages.md#what-becomes-of-a-message",
-        "tests/contrib/messages/test_disposition.py::test_the_table "
+        "tests/contrib/batches/test_messages.py::test_the_table "
         "tests/messages/test_consumer.py::test_a_duplicate_is_acknowledged",
     ),
     Row(

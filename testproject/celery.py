@@ -13,7 +13,12 @@ from celery.exceptions import Reject, TaskPredicate
 from celery.signals import worker_init
 from kombu import Queue
 
-from django_idempotency.contrib.messages import Acknowledge, DeadLetter, Redeliver, disposition
+from django_idempotency.contrib.batches.messages import (
+    Acknowledge,
+    DeadLetter,
+    Redeliver,
+    disposition,
+)
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
 

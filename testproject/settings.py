@@ -33,7 +33,6 @@ INSTALLED_APPS = [
     "rest_framework.authtoken",
     "django_idempotency",
     "django_idempotency.contrib.client",
-    "django_idempotency.contrib.erasing",
     "django_idempotency.contrib.forms",
     "django_idempotency.contrib.outbox",
     "django_idempotency.contrib.publishing",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import django_idempotency
-from django_idempotency.contrib.act_by_key import looking_up
+from django_idempotency.contrib.publishing import by_key
 from django_idempotency.core.states import RecordState
 from django_idempotency.inspection.status import DISPLAYS, STATUSES
 
@@ -27,9 +27,9 @@ SHOWING = [
     *(ROOT / "admin").rglob("*.py"),
     *(ROOT / "inspection").rglob("*.py"),
     *(ROOT / "management").rglob("*.py"),
-    *(ROOT / "contrib/act_by_key").rglob("*.py"),
     *(ROOT / "templates").rglob("*.html"),
     ROOT / "signals.py",
+    ROOT / "contrib/publishing/by_key.py",
     ROOT / "core/states.py",
     ROOT / "functions/handle.py",
     DOCS / "monitoring/rules.yml",
@@ -85,4 +85,4 @@ def test_all_use_the_same_words() -> None:
         == [shown.value for shown in DISPLAYS.values()]
     )
     assert [str(shown.label) for shown in DISPLAYS.values()] == list(STATUSES)
-    assert vars(looking_up)["RecordState"] is RecordState
+    assert vars(by_key)["RecordState"] is RecordState

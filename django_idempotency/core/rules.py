@@ -26,7 +26,7 @@ settled:
                        FREE
 
 A durable execution leaves its record RUNNING when its engine suspends it, under a token that it can
-compute again (see `contrib.durable`).
+compute again (see `contrib.steps.durable`).
 
 A claim that finds a record reads it in this order:
 

@@ -1,6 +1,6 @@
 """The durable execution around a call, as far as a call asks it.
 
-Whoever knows executions sets it: `contrib.durable`.
+Whoever knows executions sets it: `contrib.steps.durable`.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def erase_beside(store: BaseStore, record_id: UUID) -> None:
         raise StoreUnavailable(
             "The response is erased, and what is stored beside it (results of steps) is "
             "not. Type idempotency_erase, the "
-            'command of "django_idempotency.contrib.erasing".'
+            'command of "django_idempotency.contrib.at_rest".'
         ) from error
 
 

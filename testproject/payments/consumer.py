@@ -20,7 +20,7 @@ from pika import BasicProperties
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.spec import Basic
 
-from django_idempotency.contrib.messages import (
+from django_idempotency.contrib.batches.messages import (
     LIMIT,
     Acknowledge,
     DeadLetter,

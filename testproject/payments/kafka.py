@@ -20,7 +20,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from django.db import close_old_connections
 
-from django_idempotency.contrib.messages import LIMIT, DeadLetter, Redeliver, disposition
+from django_idempotency.contrib.batches.messages import LIMIT, DeadLetter, Redeliver, disposition
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,12 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
 from django_idempotency import idempotency_exempt, idempotent_function
-from django_idempotency.contrib.messages import Acknowledge, DeadLetter, Redeliver, disposition
+from django_idempotency.contrib.batches.messages import (
+    Acknowledge,
+    DeadLetter,
+    Redeliver,
+    disposition,
+)
 from django_idempotency.errors import IdempotencyError
 
 from . import work

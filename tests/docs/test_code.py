@@ -10,7 +10,7 @@ from textwrap import dedent
 
 from django_idempotency import conf, idempotent_function
 from django_idempotency.contrib.batches import aprocess_batch, process_batch
-from django_idempotency.contrib.durable import execution
+from django_idempotency.contrib.steps.durable import execution
 from django_idempotency.core.policy import FIELDS
 
 from .pages import ROOT, Block, blocks, pages

@@ -24,8 +24,8 @@ from rest_framework.views import APIView
 
 from django_idempotency import Policy, idempotent, idempotent_function
 from django_idempotency.api import Default, Details, Dialect, Extension
-from django_idempotency.contrib.durable import execution
 from django_idempotency.contrib.limits import FreshKeys
+from django_idempotency.contrib.steps.durable import execution
 from django_idempotency.errors import InProgress, TooManyKeys
 from django_idempotency.http.plan import plan_of
 from django_idempotency.models import IdempotencyRecord

@@ -16,7 +16,7 @@ from django.urls import path
 from rest_framework.exceptions import APIException
 from rest_framework.response import Response
 
-from django_idempotency.contrib.act_by_key.views import IdempotencyKeyView
+from django_idempotency.contrib.publishing.by_key import IdempotencyKeyView
 from django_idempotency.core.hashing import operation_ref
 from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord

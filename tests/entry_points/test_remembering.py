@@ -15,7 +15,7 @@ from django.test import Client, override_settings
 from django.urls import path
 
 from django_idempotency import Policy, idempotent, idempotent_function
-from django_idempotency.contrib.act_by_key.views import IdempotencyKeyView
+from django_idempotency.contrib.publishing.by_key import IdempotencyKeyView
 from django_idempotency.core.dialects import Dialect
 from django_idempotency.errors import KeyExpired
 from django_idempotency.models import IdempotencyRecord

@@ -26,8 +26,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import Policy, idempotent
-from django_idempotency.contrib.act_by_key.views import IdempotencyKeyView
 from django_idempotency.contrib.dialects import PayPal
+from django_idempotency.contrib.publishing.by_key import IdempotencyKeyView
 from django_idempotency.core.interventions import released
 from django_idempotency.core.records import Status
 from django_idempotency.errors import ConfigurationError

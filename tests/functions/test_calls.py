@@ -24,7 +24,7 @@ from jmespath import Options
 from jmespath.functions import signature
 
 from django_idempotency import idempotent_function
-from django_idempotency.contrib.messages import DeadLetter, disposition
+from django_idempotency.contrib.batches.messages import DeadLetter, disposition
 from django_idempotency.core.canonical import digest
 from django_idempotency.core.expressions import Expression, Functions
 from django_idempotency.errors import (

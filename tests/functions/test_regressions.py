@@ -18,7 +18,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from django_idempotency import deadline, idempotent_function
-from django_idempotency.contrib.messages import Acknowledge, disposition
+from django_idempotency.contrib.batches.messages import Acknowledge, disposition
 from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import ConfigurationError, KeyMissing, ResponseNotStored
 

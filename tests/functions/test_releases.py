@@ -14,7 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from django_idempotency import idempotent_function
-from django_idempotency.contrib.messages import DeadLetter, disposition
+from django_idempotency.contrib.batches.messages import DeadLetter, disposition
 from django_idempotency.errors import InProgress, RequestMismatch
 from django_idempotency.functions import current_operation
 from django_idempotency.models import IdempotencyRecord

@@ -17,7 +17,7 @@ from django.core.management import CommandError, call_command
 from django.utils.connection import ConnectionDoesNotExist
 from pytest_django import Settings
 
-from django_idempotency.contrib.durable.suspending import Execution
+from django_idempotency.contrib.steps.durable import Execution
 from django_idempotency.core import conclusions
 from django_idempotency.core.hashing import derived_key, next_operation, record_id, secret_id
 from django_idempotency.core.interventions import Intervention, expired_now, released

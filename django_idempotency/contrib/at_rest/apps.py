@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class AtRestConfig(AppConfig):
-    """The command that seals again. Optional: records are sealed and hashed without the app."""
+    """The commands that seal again and erase. Optional: records are sealed and hashed without."""
 
     name = "django_idempotency.contrib.at_rest"
     label = "idempotency_at_rest"

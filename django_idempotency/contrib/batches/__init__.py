@@ -1,4 +1,6 @@
-"""Batches: many records, each under its own key, and a report of their outcomes."""
+"""Batches: many records, each under its own key, and a report of their outcomes. `messages` says
+what becomes of one message.
+"""
 
 from .report import BatchItem, BatchReport
 from .running import aprocess_batch, process_batch

@@ -20,7 +20,7 @@ from ...core.policy import Resolved
 from ...errors import KeyNotIssued, ScopeRequired
 from ...http.plan import ANY_POLICY, resolve_policy
 from ...http.views import own_policy, route_of
-from ..issued_keys.issuing import Destination, issue_on, named, policy_at
+from ..limits.issued_keys import Destination, issue_on, named, policy_at
 from .decorator import OF_FORMS
 
 logger = logging.getLogger("django_idempotency")

@@ -1,5 +1,5 @@
-"""Limits on new keys: how many a client may make (`FreshKeys`), and whether the same was sent with
-another one (`Suspect`).
+"""Limits on new keys: how many a client may make (`FreshKeys`), whether the same was sent with
+another one (`Suspect`), and that the server issues them (`issued_keys`).
 """
 
 from __future__ import annotations

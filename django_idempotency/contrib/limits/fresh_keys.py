@@ -10,6 +10,7 @@ looked up first, so that a flood writes no records.
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import time
@@ -32,7 +33,8 @@ from ...api import (
     setting,
 )
 from ...errors import StoreUnavailable, TooManyKeys
-from .unscreened import report_unscreened
+
+logger = logging.getLogger("django_idempotency")
 
 #: Before the name of what is counted.
 _PREFIX = "django_idempotency:"
@@ -158,3 +160,14 @@ def _count(name: str, seconds: int, *, increment: bool) -> int:
     if cache.add(name, 1, 2 * seconds):
         return 1
     return int(cache.incr(name))
+
+
+def report_unscreened(error: Exception) -> None:
+    """Log that the cache did not respond.
+
+    It refuses nothing then: it is asked about more than idempotency promises.
+    """
+    facts = {"event": "unscreened", "error": type(error).__name__}
+    logger.warning(
+        "Unscreened: the cache did not respond.", extra={"idempotency": facts}, exc_info=error
+    )

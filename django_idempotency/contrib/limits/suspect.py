@@ -33,7 +33,7 @@ from ...api import (
     setting,
 )
 from ...errors import PossibleDuplicate
-from .unscreened import report_unscreened
+from .fresh_keys import report_unscreened
 
 #: Before the name of what is remembered.
 _PREFIX = "django_idempotency:facts:"

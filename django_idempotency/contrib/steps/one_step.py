@@ -25,8 +25,8 @@ from ...functions.kept_exceptions import dump_error
 from ...runtime.current_step import RunningStep
 from ...runtime.decisions import HoldForReview, RunAgain, UseResult
 from ...runtime.handle import HELD_FOR
+from . import Asked
 from .actions import Actions, Call, Query, only_in
-from .doubt import Asked
 from .journal import STEPS, PositionTaken, load, load_kept
 from .models import Step
 from .rules import StepAction, StepState, action

@@ -26,8 +26,8 @@ from ...errors import ConfigurationError, OwnershipLost
 from ...runtime.current_step import CLOSERS, RunningStep
 from ...runtime.decisions import HoldForReview, RunAgain, UseResult
 from ...runtime.handle import HELD_FOR
+from . import Asked, InDoubt
 from .actions import Actions, Call, Query, only_in
-from .doubt import Asked, InDoubt
 from .journal import STEPS, Journal, PositionTaken, load
 from .rules import StepState, UndoAction, is_in_doubt, undo_action
 from .terms import KEY_ARGUMENT, function_at, results_of, takes_key

@@ -11,4 +11,4 @@ class SuspectsConfig(optional_app.OptionalApp):
     name = "django_idempotency.contrib.suspects"
     label = "idempotency_suspects"
     verbose_name = _("Idempotency: suspects")
-    check = "checks.check_suspects"
+    check = "searching.check_suspects"

@@ -12,18 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from django.apps import apps
+from django.core.checks import CheckMessage
 from django.core.exceptions import FieldDoesNotExist, FieldError, ValidationError
 from django.db import connections, models, router
 from django.db.models import Case, F, Q, QuerySet, Value, When, Window
 from django.db.models.constants import LOOKUP_SEP
 from django.db.models.functions import Lag, Lead
 
-from ... import signals
+from ... import conf, signals
+from ...checks.settings import after_settings, senseless
 from ...instrumentation.meters import Metric
+from ...stores.check_messages import type_named
 
 FOUND = Metric("duplicates.found", "Suspects that a search found.", ("model",), unit="{suspect}")
 
@@ -413,3 +416,18 @@ def model_of(label: Any) -> type[models.Model]:
         known = [each._meta.label for each in apps.get_models() if each._meta.app_label == app]
         said = f"{app} has {', '.join(known)}." if known else "Type it as in payments.Charge."
         raise Unsearchable(f"There is no model {label!r}. {said}") from error
+
+
+@after_settings
+def check_suspects(**_: Any) -> Iterator[CheckMessage]:
+    """Check that each entry of SUSPECTS can be searched. It does not connect."""
+    entries = conf.get("SUSPECTS")
+    if not isinstance(entries, (list, tuple)):
+        yield senseless("SUSPECTS", f"A list of dicts, not {type_named(entries)}")
+        return
+    now = datetime.now(timezone.utc)
+    for entry in entries:
+        try:
+            search_of(entry, since=now, until=now)
+        except Unsearchable as error:
+            yield senseless("SUSPECTS", str(error).rstrip("."))

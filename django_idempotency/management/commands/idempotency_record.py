@@ -54,7 +54,7 @@ _COLUMNS: tuple[tuple[str, int, Callable[[Record], str]], ...] = (
     ("REQUEST", 0, lambda record: f"{record.method} {redaction.text(record.path)}"),
 )
 #: What knows durable executions, by name: only `--execution` needs it.
-EXECUTION = "django_idempotency.contrib.durable.suspending.Execution"
+EXECUTION = "django_idempotency.contrib.steps.durable.Execution"
 
 
 class Command(ScanningCommand):

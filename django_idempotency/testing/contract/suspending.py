@@ -23,7 +23,7 @@ TAKEN_OVER = Execute(attempt=2, takeover=True)
 
 
 class Suspending(Contract):
-    """Tests of `settle` where it hands a running record over, as `contrib.durable` does."""
+    """Tests of `settle` where it hands a running record over, as `contrib.steps.durable` does."""
 
     def test_suspended(self, store: BaseStore) -> None:
         """A suspended record runs on for its request, under another token and a long lease; its

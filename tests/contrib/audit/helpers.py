@@ -21,7 +21,6 @@ committed = pytest.mark.django_db(
         "django_idempotency",
         "django_idempotency.contrib.at_rest",
         "django_idempotency.contrib.audit",
-        "django_idempotency.contrib.erasing",
         "testproject.payments",
     ],
 )

@@ -200,7 +200,7 @@ async def by_a_loop(request: HttpRequest) -> HttpResponse:
 
 
 urlpatterns = [
-    path("", include("django_idempotency.contrib.issued_keys.urls")),
+    path("", include("django_idempotency.contrib.limits.issued_keys")),
     path("order/", simple),
     path("fresh/", Fresh.as_view()),
     path("without/", WithoutScript.as_view()),

@@ -7,7 +7,7 @@ from django.urls import include, path, re_path
 from django_idempotency.contrib.publishing.views import IdempotencyPolicyView
 
 urlpatterns = [
-    path("", include("django_idempotency.contrib.issued_keys.urls")),
+    path("", include("django_idempotency.contrib.limits.issued_keys")),
     path(
         ".well-known/idempotency-policy", IdempotencyPolicyView.as_view(), name="idempotency-policy"
     ),

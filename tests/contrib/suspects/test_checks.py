@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from django_idempotency.contrib.suspects.checks import check_suspects
+from django_idempotency.contrib.suspects.searching import check_suspects
 
 
 @pytest.mark.parametrize(

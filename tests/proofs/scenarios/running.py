@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory, override_settings
 
 from django_idempotency import idempotent, idempotent_function
-from django_idempotency.contrib.messages import disposition
+from django_idempotency.contrib.batches.messages import disposition
 from django_idempotency.core.dialects import Dialect
 from django_idempotency.core.records import Outcome
 from django_idempotency.runtime.registry import stores

@@ -23,7 +23,7 @@ from pytest_django import Settings
 from redis import Redis
 from redis.connection import Connection
 
-from django_idempotency.contrib.durable.suspending import Execution, handed_over, resumed
+from django_idempotency.contrib.steps.durable import Execution, handed_over, resumed
 from django_idempotency.core import conclusions, interventions, rules
 from django_idempotency.core.hashing import first_operation
 from django_idempotency.core.records import Outcome, Settlement, Status, Ticket

@@ -8,7 +8,7 @@ import pika
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
-from django_idempotency.contrib.messages import LIMIT
+from django_idempotency.contrib.batches.messages import LIMIT
 from testproject.payments import messages
 from testproject.payments.consumer import consume
 from testproject.payments.network import Declined

@@ -12,9 +12,9 @@ from django.test import Client
 from django.urls import path
 
 from django_idempotency import Policy
-from django_idempotency.contrib.act_by_key.rest import IdempotencyKeyView as RestKeyView
-from django_idempotency.contrib.act_by_key.views import IdempotencyKeyView
 from django_idempotency.contrib.dialects import Repeatability
+from django_idempotency.contrib.publishing.by_key import IdempotencyKeyView
+from django_idempotency.contrib.rest import IdempotencyKeyView as RestKeyView
 from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore

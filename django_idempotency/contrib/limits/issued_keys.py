@@ -1,4 +1,11 @@
-"""Issues a key to the client of a request: at `POST /idempotency-tokens`, and in a form."""
+"""Keys that the server issues and knows again, for `key_format="issued"`: at `POST
+/idempotency-tokens`, and in a form.
+
+    path("", include("django_idempotency.contrib.limits.issued_keys"))
+
+routes nothing else. The view here is for Django's own authentication; REST framework's is in
+`contrib.rest`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +14,9 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from django.http import HttpRequest
+from django.http import HttpRequest, JsonResponse
 from django.http.request import RawPostDataException
-from django.urls import Resolver404, get_script_prefix, resolve
+from django.urls import Resolver404, get_script_prefix, path, resolve
 
 from ...core.key_formats import ANY, ISSUED, ISSUED_SAMPLE
 from ...core.policy import Policy, Resolved
@@ -22,6 +29,7 @@ from ...http.plan import resolve_policy
 from ...http.selection import Document
 from ...http.views import own_policy, route_of
 from ...scopes import scope_of
+from ..views import OwnView
 
 #: The longest body of a request for a key (bytes).
 MAX_REQUEST = 8 * 1024
@@ -142,10 +150,10 @@ def _destination_in(user: Any, source: Any) -> Destination | None:
     if not isinstance(body, Mapping) or not set(body) <= {"method", "path"}:
         raise KeyNotIssued(_EXPECTED)
     method = body.get("method", "POST")
-    path = body.get("path")
-    if path is None and "method" not in body:
+    address = body.get("path")
+    if address is None and "method" not in body:
         return None
-    return named(method, path)
+    return named(method, address)
 
 
 _EXPECTED = (
@@ -155,13 +163,36 @@ _EXPECTED = (
 )
 
 
-def named(method: object, path: object) -> Destination:
+def named(method: object, address: object) -> Destination:
     """Return the destination with this method and path, which may have a query.
 
     Raises `KeyNotIssued`.
     """
-    if not isinstance(path, str) or not path.startswith("/") or path.startswith("//"):
+    if not isinstance(address, str) or not address.startswith("/") or address.startswith("//"):
         raise KeyNotIssued(_EXPECTED)
     if not isinstance(method, str) or method.upper() not in _METHODS:
         raise KeyNotIssued(_EXPECTED)
-    return Destination(method.upper(), unquote(path.partition("?")[0].partition("#")[0]))
+    return Destination(method.upper(), unquote(address.partition("?")[0].partition("#")[0]))
+
+
+class IdempotencyTokenView(OwnView):
+    """Issues keys, for `Policy(key_format="issued")`. To whom is decided around it.
+
+    `policy` names the scope and the lifetime of keys that are for any address. One that is for an
+    address has those of the view there, and is issued to those whom `policy` knows.
+    """
+
+    http_method_names = ["post", "options"]  # noqa: RUF012 - Django's own shape
+    #: `manage.py check` looks for a view that has this.
+    issues_idempotency_keys = True
+
+    def post(self, request: HttpRequest) -> JsonResponse:
+        """Return a new key, and until when it is accepted."""
+        user = getattr(request, "user", None)
+        issued = issue_to(request, user, self.policy, request)
+        return JsonResponse(issued.document, status=201)
+
+
+urlpatterns = [
+    path("idempotency-tokens", IdempotencyTokenView.as_view(), name="idempotency-tokens")
+]

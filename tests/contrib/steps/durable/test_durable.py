@@ -25,7 +25,7 @@ def test_the_page() -> None:
         name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"
     }
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.contrib.durable.durable"],
+        [sys.executable, "-m", "tests.contrib.steps.durable.durable"],
         cwd=ROOT,
         env=environment,
         capture_output=True,

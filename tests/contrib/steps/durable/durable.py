@@ -1,7 +1,7 @@
 """The handler of docs/how-to/batches-and-durable-functions.md under the engine's own runner: a
 program, as that leaves a loop open.
 
-    python -m tests.contrib.durable.durable
+    python -m tests.contrib.steps.durable.durable
 
 It prints as JSON what each execution returned or raised, and how often the card was charged.
 """

@@ -24,15 +24,15 @@ class Lambda(Processes):
 
     def invoke(self, name: str, end: str = "return") -> str:
         before = len(self.log)
-        assert self.start("-m", "tests.contrib.durable.invocation", name, end).wait(30) == 0, (
-            self.log
-        )
+        assert (
+            self.start("-m", "tests.contrib.steps.durable.invocation", name, end).wait(30) == 0
+        ), self.log
         return self.log[before:].strip()
 
     def kill(self, name: str, end: str, *hangs: str) -> None:
         """Kill an invocation where it hangs."""
         before = len(self.log)
-        process = self.start("-m", "tests.contrib.durable.invocation", name, end, *hangs)
+        process = self.start("-m", "tests.contrib.steps.durable.invocation", name, end, *hangs)
         self.until(lambda: "hangs" in self.log[before:], f"{name} hangs in {hangs or end}")
         process.kill()
         process.wait(10)

@@ -1,6 +1,6 @@
 """One invocation of a durable execution, in its own process, on the test database.
 
-    python -m tests.contrib.durable.invocation NAME END [VERB NUMBER]
+    python -m tests.contrib.steps.durable.invocation NAME END [VERB NUMBER]
 
 END is "sleep", "hang" or "return". It hangs before the store carries out the VERB, such as
 "settle", with that NUMBER. It reports its progress on standard output.
@@ -33,7 +33,7 @@ def hang() -> None:
 def main(name: str, end: str, verb: str = "get", number: str = "0") -> None:
     django.setup()
     from django_idempotency import current_operation, idempotent_function
-    from django_idempotency.contrib.durable import execution
+    from django_idempotency.contrib.steps.durable import execution
     from django_idempotency.errors import InProgress
     from django_idempotency.stores.orm import ORMStore
     from testproject.payments.models import Effect

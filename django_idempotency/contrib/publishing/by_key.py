@@ -1,6 +1,7 @@
 """What a client may ask about its own operation when it knows only the key.
 
-Nothing is written for a key by asking.
+Nothing is written for a key by asking. The view here is for Django's own authentication; REST
+framework's is in `contrib.rest`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import uuid4
 
-from django.http import HttpRequest
+from django.http import HttpRequest, JsonResponse
 from django.utils.encoding import escape_uri_path
 from django.utils.http import http_date
 
@@ -27,6 +28,20 @@ from ...http.plan import formatted_behind_client
 from ...runtime.registry import store_of
 from ...scopes import scope_of
 from ...stores.base import BaseStore
+from ..views import OwnView
+
+
+class IdempotencyKeyView(OwnView):
+    """Lets a client ask about its own operation. Who may is decided around it.
+
+    `policy` names the store, the scope and the lifetime, as of the views whose keys these are.
+    """
+
+    http_method_names = ["get", "options"]  # noqa: RUF012 - Django's own shape
+
+    def get(self, request: HttpRequest, key: str) -> JsonResponse:
+        """Return the state of the operation."""
+        return JsonResponse(look_up(request, request.user, self.policy, key))
 
 
 def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[str, Any]:

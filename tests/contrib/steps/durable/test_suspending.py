@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from django_idempotency.contrib.durable.suspending import DurableOperation, Execution, resumed
+from django_idempotency.contrib.steps.durable import DurableOperation, Execution, resumed
 from django_idempotency.core import conclusions, rules
 from django_idempotency.core.records import Record, Status, Ticket
 from django_idempotency.core.rules import TRIES, Busy, Contended, Execute, Race
@@ -46,7 +46,7 @@ def test_waking_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
-    monkeypatch.setattr("django_idempotency.contrib.durable.suspending.PAUSE", 0.001)
+    monkeypatch.setattr("django_idempotency.contrib.steps.durable.PAUSE", 0.001)
     theirs, ours = record_of(LEASED, owner=OTHER, attempt=2), record_of(LEASED, attempt=2)
     for opening in (
         lambda call: call.open(wait=20),
@@ -62,7 +62,7 @@ def test_waking_what_lapses_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the next claim finds the record ours as a later attempt, it was taken over."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
-    monkeypatch.setattr("django_idempotency.contrib.durable.suspending.PAUSE", 0.001)
+    monkeypatch.setattr("django_idempotency.contrib.steps.durable.PAUSE", 0.001)
     claims = [record_of(LEASED, owner=OTHER), asleep(2), record_of(LEASED, attempt=3, taken=True)]
     call, listener = executing(
         FakeStore(claims=claims, settles=[StoreUnavailable(), StoreUnavailable()])

@@ -1,4 +1,6 @@
-"""How a durable execution suspends a record in the middle of its work, and resumes it.
+"""Durable executions: how one suspends a record in the middle of its work, and resumes it.
+
+It needs nothing else of steps, nor their app.
 
 Such an execution ends with an exception, and its function is called again hours later, in another
 process. In between nothing runs, but the key is not free. So the record passes to a token that only

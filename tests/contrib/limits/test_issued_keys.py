@@ -23,9 +23,9 @@ from pytest_django import Settings
 
 from django_idempotency import Policy, idempotent
 from django_idempotency.conf import resolve
-from django_idempotency.contrib.act_by_key.views import IdempotencyKeyView
-from django_idempotency.contrib.issued_keys.rest import IdempotencyTokenView as RestTokenView
-from django_idempotency.contrib.issued_keys.views import IdempotencyTokenView
+from django_idempotency.contrib.limits.issued_keys import IdempotencyTokenView
+from django_idempotency.contrib.publishing.by_key import IdempotencyKeyView
+from django_idempotency.contrib.rest import IdempotencyTokenView as RestTokenView
 from django_idempotency.core.dialects import Dialect
 from django_idempotency.core.key_formats import AHEAD, ISSUED_SAMPLE
 from django_idempotency.core.policy import profile_contradiction
@@ -95,7 +95,7 @@ class Noting(StringConverter):
 
 register_converter(Noting, "noting")
 urlpatterns = [
-    path("", include("django_idempotency.contrib.issued_keys.urls")),
+    path("", include("django_idempotency.contrib.limits.issued_keys")),
     path("api/idempotency-tokens", RestTokenView.as_view()),
     path(
         "guests/idempotency-tokens", IdempotencyTokenView.as_view(policy=Policy(anonymous="shared"))

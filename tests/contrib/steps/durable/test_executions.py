@@ -20,8 +20,7 @@ from django.test import override_settings
 
 from django_idempotency import deadline, idempotent_function, signals
 from django_idempotency.contrib.batches import aprocess_batch, process_batch
-from django_idempotency.contrib.durable import execution
-from django_idempotency.contrib.durable.suspending import Execution
+from django_idempotency.contrib.steps.durable import Execution, execution
 from django_idempotency.core.records import Settlement, Status, Ticket
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.engine.heartbeat import heartbeat

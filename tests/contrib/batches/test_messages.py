@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from django_idempotency import errors
-from django_idempotency.contrib.messages import (
+from django_idempotency.contrib.batches.messages import (
     LIMIT,
     Acknowledge,
     DeadLetter,

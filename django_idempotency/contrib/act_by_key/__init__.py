@@ -1,1 +1,0 @@
-"""What a client may ask about its own operation when it knows only the key."""

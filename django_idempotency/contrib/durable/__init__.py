@@ -1,7 +1,0 @@
-"""Durable executions: work that its engine suspends, and restarts from the beginning hours
-later.
-"""
-
-from .suspending import execution
-
-__all__ = ["execution"]

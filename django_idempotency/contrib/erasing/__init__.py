@@ -1,1 +1,0 @@
-"""Erases what is stored about a person: `manage.py idempotency_erase`."""

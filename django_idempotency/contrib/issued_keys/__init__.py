@@ -1,1 +1,0 @@
-"""Keys that the server issues and knows again: `key_format="issued"`."""

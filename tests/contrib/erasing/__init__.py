@@ -1,1 +1,0 @@
-"""Tests of erasing what is stored about a person."""

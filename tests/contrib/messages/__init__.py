@@ -1,1 +1,0 @@
-"""Tests of what becomes of a message."""
