@@ -62,7 +62,7 @@ PARTS = {
     "Functions": (
         "functions/decorator functions/terms functions/arguments functions/names "
         "functions/call functions/running "
-        "functions/current functions/executions"
+        "functions/current"
     ),
     "How they end, and their results": "functions/endings functions core/serialization",
     "What a work sees; stores by their names; events and figures": "runtime instrumentation "

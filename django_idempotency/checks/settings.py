@@ -31,9 +31,8 @@ from ..core.records import Guarantee
 from ..core.selectors import Selector
 from ..errors import ConfigurationError
 from ..http.admission import compile_expressions
-from ..http.exemptions import exemptions
+from ..http.exemptions import exemptions, policy_at
 from ..http.plan import plan_of
-from ..http.routes import policy_at
 from ..http.selection import compiled
 from ..instrumentation.meters import meters
 from ..runtime import switch

@@ -11,8 +11,7 @@ from ..core.policy import Policy
 from ..core.records import MISSING
 from ..http.admission import compile_expressions
 from ..http.markers import mark, rest_class
-from .classes import guarded_class
-from .methods import Method, is_method
+from .classes import Method, guarded_class, is_method
 from .refusing import refuse_second_policy, refuse_what_cannot_work
 from .views import guarded_view
 

@@ -206,9 +206,13 @@ class Operation:
 
         Raises `DeadlinePassed` if the work may run, but not begin any more.
         """
-        if ENDS.get() is not None and isinstance(verdict, Execute):
+        if not isinstance(verdict, Execute):
+            self.sink(EVENT_OF_VERDICT[type(verdict)], self)
+            return
+        if ENDS.get() is not None:
             time_for(0)
-        self.sink(event_of(verdict), self)
+        first = "resumed" if verdict.resumed else "claimed"
+        self.sink("taken_over" if verdict.takeover else first, self)
 
     def claim(self) -> Verdict:
         """Claim the key and judge its record. After `Execute`, abandon() restores it."""
@@ -362,14 +366,8 @@ class Operation:
         return self.store.savepoint()
 
 
-def event_of(verdict: Verdict) -> str:
-    """Return the event of a verdict."""
-    if isinstance(verdict, Execute):
-        return "taken_over" if verdict.takeover else "resumed" if verdict.resumed else "claimed"
-    return _EVENT_OF_VERDICT[type(verdict)]
-
-
-_EVENT_OF_VERDICT = {
+#: Of a call that does not run.
+EVENT_OF_VERDICT: dict[type[Verdict], str] = {
     Replay: "replayed",
     Busy: "busy",
     Contended: "contended",

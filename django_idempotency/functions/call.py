@@ -5,7 +5,7 @@ under a key.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
@@ -20,7 +20,7 @@ from ..core.rules import UNBOUND, Verdict
 from ..engine.bracket import GuardedCall
 from ..engine.extensions import Details
 from ..engine.lease import LeaseOperation
-from ..engine.operation import AtomicOperation
+from ..engine.operation import AtomicOperation, Operation
 from ..engine.threads import shares_thread
 from ..errors import (
     CalledItself,
@@ -39,8 +39,7 @@ from ..runtime.handle import Course, has_course
 from ..runtime.registry import body_limit, issuing, store_of
 from ..runtime.transactions import refuse_open_transactions
 from ..scopes import SAID
-from .current import CURRENT, CurrentOperation, living
-from .executions import EXECUTION
+from .current import CURRENT, EXECUTION, CurrentOperation, living
 from .terms import FunctionTerms
 from .wording import key_named, worded
 
@@ -199,15 +198,12 @@ class FunctionCall(GuardedCall[Any]):
             now=datetime.now(timezone.utc),
         )
         self.execution = EXECUTION.get()
+        operates: Callable[..., Operation] = AtomicOperation
         if plan.leases:
-            make = LeaseOperation if self.execution is None else self.execution.operation
-            self.operation = make(
-                plan.store, ticket, plan.observer, on_failure=plan.policy.on_failure
-            )
-        else:
-            self.operation = AtomicOperation(
-                plan.store, ticket, plan.observer, on_failure=plan.policy.on_failure
-            )
+            operates = LeaseOperation if self.execution is None else self.execution.operation
+        self.operation = operates(
+            plan.store, ticket, plan.observer, on_failure=plan.policy.on_failure
+        )
         #: The call as its extensions see it; `None`: it has none.
         self.details: Details | None = None
         if plan.policy.extensions:

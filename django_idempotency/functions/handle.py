@@ -19,8 +19,8 @@ from ..errors import ConfigurationError, InProgress, KeyMissing, RecordUnreadabl
 from ..instrumentation.trail import trail
 from ..runtime.registry import stores
 from .call import key_of, plan_of
+from .current import EXECUTION
 from .endings import remembered
-from .executions import EXECUTION
 from .names import validate_key
 from .running import Answer, arun, run
 from .terms import FunctionTerms

@@ -47,7 +47,7 @@ from ..runtime.app_extensions import extended
 from ..scopes import scope_of
 from ..stores.lending import in_database_thread, keep_opened
 from . import counting
-from .bodies import body_digest, receive, require_bounded
+from .bodies import read_as, receive, require_bounded
 from .call import Call
 from .exchange import (
     Exchange,
@@ -493,7 +493,10 @@ def fingerprint(request: Any, policy: Resolved, user: Any = None, document: Any 
     if found is not None:
         receive(request, reads=policy.mode == ENFORCE)
         return found
-    return body_digest(texts, request, policy)
+    require_bounded(http, policy.max_request_body)
+    receive(request)
+    way, content = read_as(request, http, policy)
+    return request_digest(framed(texts), way, content)
 
 
 def _chosen(

@@ -1,4 +1,5 @@
-"""ATOMIC_REQUESTS: Django runs each view in a transaction, and a guard inside joins it.
+"""The transactions around a request, most of all those of ATOMIC_REQUESTS: Django runs each view in
+one, and a guard inside joins it.
 
 So nothing here opens, leaves or ends one for a guarded view. What fails is rolled back as a whole,
 the record included. A lease cannot join: its record would be rolled back with the work.
@@ -10,6 +11,9 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from django.db import connections, transaction
+
+from ..core.conclusions import Rollback
+from ..stores.interrupted import is_aborted
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,6 +47,21 @@ def roll_back_request() -> None:
     for connection in connections.all(initialized_only=True):
         if connection.settings_dict["ATOMIC_REQUESTS"] and connection.in_atomic_block:
             connection.set_rollback(True)
+
+
+def rolled_back_elsewhere(*, but: str | None) -> Rollback:
+    """Say whether an error will roll a transaction of the work back on another database than `but`.
+
+    Nothing there listens to `set_rollback()`, so in doubt it was an error.
+    """
+    if but is not None and len(connections.settings) == 1:
+        return Rollback.NONE  # there is no other
+    for connection in connections.all(initialized_only=True):
+        if connection.alias == but or not connection.in_atomic_block:
+            continue
+        if connection.needs_rollback or is_aborted(connection):
+            return Rollback.ERROR
+    return Rollback.NONE
 
 
 def leave_atomic_requests(view: View) -> View:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import SEEK_END, BytesIO
 from tempfile import SpooledTemporaryFile, TemporaryFile
@@ -35,7 +35,7 @@ from django.http.request import RawPostDataException
 from django.utils.datastructures import MultiValueDict
 
 from ..core.concurrency import nothing
-from ..core.hashing import canonical_json, framed, request_digest
+from ..core.hashing import canonical_json, framed
 from ..core.policy import Resolved
 from ..errors import BodyIncomplete, ConfigurationError, RequestTooLarge
 
@@ -52,22 +52,8 @@ _GONE = (
 )
 
 
-def body_digest(head: Sequence[bytes], request: Any, policy: Resolved) -> bytes:
-    """Return the digest of a request with this `head`, and of its body: of what it says, or of its
-    bytes.
-
-    Raises `RequestTooLarge` for a body of more than the policy's `max_request_body`, and
-    `BodyIncomplete`.
-    """
-    http: HttpRequest = getattr(request, "_request", request)
-    require_bounded(http, policy.max_request_body)
-    receive(request)
-    read_as, content = _read_as(request, http, policy)
-    return request_digest(framed(head), read_as, content)
-
-
-def _read_as(request: Any, http: HttpRequest, policy: Resolved) -> tuple[bytes, bytes]:
-    """Return how a body is compared, and what of it."""
+def read_as(request: Any, http: HttpRequest, policy: Resolved) -> tuple[bytes, bytes]:
+    """Return how a body that has been received is compared, and what of it."""
     content_type = (http.content_type or "").lower()
     by_value = policy.fingerprint != "raw"
     if by_value and content_type in FORMS and is_parsed_as_form(request, http):
@@ -265,19 +251,20 @@ def receive(request: Any, *, reads: bool = True) -> None:
         raise BodyIncomplete
 
 
-def _read(http: HttpRequest, *, only_to_judge: bool = False) -> None:
+def _read(http: HttpRequest, *, only_to_judge: bool = False, spools: bool = True) -> None:
     """Read all of a body that nobody has read, and note whether it was cut short.
 
     It can be read again after that.
 
-    `only_to_judge`: not where its length was not announced.
+    `only_to_judge`: not where its length was not announced. Not `spools`: only a short one.
     """
     announced = _announced(http._stream, http)  # noqa: SLF001
-    if _CUT in vars(http) or (only_to_judge and announced <= 0):
+    is_short = fits(http)
+    if _CUT in vars(http) or (only_to_judge and announced <= 0) or not (is_short or spools):
         return
     cut = True
     with suppress(UnreadablePostError):  # so some servers say that the client has gone
-        cut = (len(http.body) if fits(http) else _spool(http)) < announced
+        cut = (len(http.body) if is_short else _spool(http)) < announced
     vars(http)[_CUT] = cut
 
 
@@ -307,8 +294,8 @@ def keep(http: HttpRequest) -> None:
     value after that.
     """
     is_fresh = not http._read_started  # type: ignore[attr-defined]  # noqa: SLF001
-    if is_fresh and is_json((http.content_type or "").lower()) and fits(http):
-        _read(http)
+    if is_fresh and is_json((http.content_type or "").lower()):
+        _read(http, spools=False)
 
 
 def require_bounded(http: HttpRequest, limit: int | None) -> None:

@@ -43,9 +43,9 @@ from ..instrumentation.meters import meters
 from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import DEGRADED, outcome_of_verdict, traced
 from ..runtime.handle import Course
-from ..runtime.transactions import refuse_left_open, refuse_open_transactions, rolled_back_elsewhere
+from ..runtime.transactions import refuse_left_open, refuse_open_transactions
 from . import counting
-from .atomic_requests import roll_back_request
+from .atomic_requests import roll_back_request, rolled_back_elsewhere
 from .exchange import Exchange, RequestIdempotency, set_headers
 from .plan import Plan
 from .problems import problem_response, refusal_of

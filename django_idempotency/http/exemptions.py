@@ -1,5 +1,5 @@
-"""Patterns of routes in the settings, for views that a project cannot edit; and EXEMPT: what the
-middleware does not guard.
+"""Patterns of routes in the settings, for views that a project cannot edit: EXEMPT, what the
+middleware does not guard; and ROUTES, the policies of what it guards.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from django.http import HttpRequest
 from django.utils.module_loading import import_string
 
 from .. import conf
+from ..core.policy import Policy
 from ..errors import ConfigurationError
 from .kinds import operations_of
 from .markers import view_class
@@ -123,3 +124,39 @@ def exemptions() -> list[Pattern]:
         return [parsed(entry) for entry in conf.get("EXEMPT")]
     except (ValueError, TypeError, ImportError) as error:
         raise ConfigurationError(f'IDEMPOTENCY["EXEMPT"]: {error}') from error
+
+
+def policies() -> tuple[tuple[Pattern, Policy], ...]:
+    """Return the entries of ROUTES, in their order: the first one that covers a request counts.
+
+    Raises `ConfigurationError` for a wrong one, rather than ignoring it.
+    """
+    try:
+        return tuple(policy_at(entry, fields) for entry, fields in conf.get("ROUTES").items())
+    except (ValueError, TypeError, AttributeError, ImportError) as error:
+        raise ConfigurationError(f'IDEMPOTENCY["ROUTES"]: {error}') from error
+
+
+def policy_at(entry: Any, fields: Any) -> tuple[Pattern, Policy]:
+    """Return an entry of ROUTES: which requests, and their policy.
+
+    Raises `ValueError` or `TypeError` with a sentence, and what importing the function of a field
+    raises.
+    """
+    pattern = parsed(entry)
+    if pattern.kind == "function":
+        raise ValueError(
+            f"{pattern.text!r} decides anew for each request, and a policy is that of a route"
+        )
+    if not isinstance(fields, dict):
+        raise TypeError(
+            f"{entry!r} has no dict of the fields of a policy, such as {{'required': True}}"
+        )
+    policy = Policy(**{name: conf.by_path(name, value) for name, value in fields.items()})
+    profile = conf.profile_of(policy.profile)
+    if profile.carrier == "body":
+        raise ValueError(
+            f"{entry!r} has the profile {profile.name!r}, and the middleware looks for no "
+            "key in a body"
+        )
+    return pattern, policy

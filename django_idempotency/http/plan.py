@@ -33,7 +33,7 @@ from ..runtime.handle import has_course
 from ..runtime.registry import body_limit, issuing, store_of
 from ..stores.base import BaseStore
 from .exchange import RequestIdempotency, Spoken
-from .exemptions import Pattern, exemptions
+from .exemptions import Pattern, exemptions, policies
 
 if TYPE_CHECKING:
     from ..instrumentation.repeats import RepeatCounter
@@ -61,8 +61,6 @@ class Plan:
         #: by `at()`.
         self.routed: Sequence[tuple[Pattern, Policy]] = ()
         if policy is EVERY_VIEW and conf.get("ROUTES"):
-            from .routes import policies  # it compiles plans
-
             self.routed = policies()
         self.profile = profile = conf.profile_of(policy.profile)
         self.spoken = Spoken(profile)

@@ -33,6 +33,7 @@ from django.utils.functional import cached_property
 from django.utils.module_loading import import_string
 from django.utils.translation import get_language
 
+from .. import conf
 from ..core.conclusions import WorkResult
 from ..core.dialects import Default
 from ..core.policy import Policy, Resolved
@@ -176,7 +177,7 @@ def _without_coding(response: HttpResponseBase, body: bytes, limit: int) -> byte
     return None
 
 
-def _named(response: HttpResponseBase, policy: Policy) -> Iterator[tuple[str, str]]:
+def _named(response: HttpResponseBase, policy: Resolved) -> Iterator[tuple[str, str]]:
     """Yield the headers that a policy names. Any other, such as Location, may be the secret."""
     wanted = policy.headers
     keeps = _keeping(policy)
@@ -192,8 +193,7 @@ def is_private(response: HttpResponseBase) -> bool:
     return "no-store" in response.headers.get("Cache-Control", "").lower()
 
 
-def _keeping(policy: Policy) -> Callable[[str], bool]:
-    """Return what says of a header's name, in lower case, whether the header is stored."""
+def _compile_keeping(policy: Resolved) -> Callable[[str], bool]:
     wanted = policy.headers
     csrf = settings.CSRF_HEADER_NAME
     if wanted is None:
@@ -204,6 +204,10 @@ def _keeping(policy: Policy) -> Callable[[str], bool]:
         )
     names = {name.lower() for name in wanted}
     return lambda name: name == "content-type" or (name in names and not _is_unsafe(name, csrf))
+
+
+#: Returns what says of a header's name, in lower case, whether a policy stores the header.
+_keeping = conf.compiled(Resolved, _compile_keeping)
 
 
 def _is_unsafe(name: str, csrf: str) -> bool:

@@ -391,7 +391,8 @@ class Dispatch:
             return self._handled(request, *args, **kwargs)
         finally:
             self.own["handle_exception"] = self._handle_exception
-            self.own["finalize_response"] = self._finalize_response
+            if self.answer is not None or self.is_inner:
+                self.own["finalize_response"] = self._finalize_response
 
     def _handled(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         self.reached = True
@@ -443,15 +444,16 @@ class Dispatch:
             if not self.ends:
                 raise
             self.answer = self._failed(raised)
+            self.own["finalize_response"] = self._finalize_response
             return self.answer
 
     def _finalize_response(self, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Let DRF finish the response. Inside a transaction of the view's own dispatch, end the
-        call with it.
+        """Keep DRF from finishing an answer. Inside a transaction of the view's own dispatch, end
+        the call with its response.
         """
         if self.answer is not None:
             return self.answer
-        if not self.ends or not self.is_inner:
+        if not self.ends:
             return cast("HttpResponseBase", self.finalize_response(*args, **kwargs))
         try:
             response = self.finalize_response(*args, **kwargs)

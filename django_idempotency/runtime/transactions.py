@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from asgiref.sync import AsyncToSync, sync_to_async
 from django.db import connections
 
-from ..core.conclusions import Rollback
 from ..errors import LeaseInTransaction, TransactionLeftOpen
 from ..stores.base import Guard
-from ..stores.interrupted import in_transaction, is_aborted
+from ..stores.interrupted import in_transaction
 
 if TYPE_CHECKING:
     from ..engine.lease import LeaseOperation
@@ -50,21 +49,6 @@ def refuse_open_transactions() -> None:
                 "out of DATABASES, and leave "
                 "set_autocommit(False) to atomic()."
             )
-
-
-def rolled_back_elsewhere(*, but: str | None) -> Rollback:
-    """Say whether an error will roll a transaction of the work back on another database than `but`.
-
-    Nothing there listens to `set_rollback()`, so in doubt it was an error.
-    """
-    if but is not None and len(connections.settings) == 1:
-        return Rollback.NONE  # there is no other
-    for connection in connections.all(initialized_only=True):
-        if connection.alias == but or not connection.in_atomic_block:
-            continue
-        if connection.needs_rollback or is_aborted(connection):
-            return Rollback.ERROR
-    return Rollback.NONE
 
 
 def refuse_left_open(operation: LeaseOperation, *, but: str | None) -> None:

@@ -28,8 +28,8 @@ from ...core.expressions.compiled import selector_of
 from ...core.policy import Duration, seconds
 from ...engine.deadlines import remaining
 from ...errors import DeadlinePassed, InProgress, ResponseNotStored, StoreUnavailable
+from ...functions.current import EXECUTION
 from ...functions.decorator import Guarded
-from ...functions.executions import EXECUTION
 from ...functions.handle import Handle
 from ...functions.running import Answer
 from .report import OUTCOMES, BatchItem, BatchReport, OnProgress, showing

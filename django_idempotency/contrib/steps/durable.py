@@ -35,7 +35,7 @@ from ...engine.lease import LeaseOperation
 from ...engine.operation import Operation
 from ...engine.settling import Settling
 from ...errors import StoreUnavailable
-from ...functions.executions import EXECUTION
+from ...functions.current import EXECUTION
 from ...stores.base import Audit, BaseStore, audited
 
 #: Seconds before resuming a record is retried. If only the response was lost, the record is already

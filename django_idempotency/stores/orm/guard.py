@@ -174,25 +174,21 @@ class TransactionGuard(Guard):
             raise
 
     def _begin(self) -> None:
-        """Begin the transaction, and lock the record."""
-        connection = self._connection
-        if self._combines and not self._joined and connection.get_autocommit():
-            self._own = self._dialect.own_transaction(connection)
-        begins = self._own or transaction.atomic(using=connection.alias)
-        begins.__enter__()
-        self._transaction = begins
-        self._lock()
-
-    def _lock(self) -> None:
-        """Lock the row and read it: what may have changed since our claim, or all of it.
+        """Begin the transaction, lock the row, and read it: what may have changed since our claim,
+        or all of it.
 
         Read the transaction's id, too.
         """
         sql = self._sql
         connection = self._connection
-        own = self._own
         claimed = self._claimed
         bound = sql.lock(self._ticket, takeover=self._takeover, brief=claimed is not None)
+        if self._combines and not self._joined and connection.get_autocommit():
+            self._own = self._dialect.own_transaction(connection)
+        own = self._own
+        begins = own or transaction.atomic(using=connection.alias)
+        begins.__enter__()
+        self._transaction = begins
         row = sql.fetched(connection, bound) if own is None else own.lock(bound)
         if not sql.lock_reads:
             row = sql.fetched(connection, sql.read(self._ticket, brief=claimed is not None))
