@@ -50,6 +50,10 @@ UNANSWERED = {
 }
 
 
+#: The value of a column that the database sets by its clock.
+NOW = object()
+
+
 def record(row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
     """Read a row of `select` or `lock`.
 
@@ -176,6 +180,20 @@ def instants(values: Iterable[datetime | str], connection: BaseDatabaseWrapper) 
 def instant(value: datetime | str, connection: BaseDatabaseWrapper) -> datetime:
     """See instants()."""
     return instants([value], connection)[0]
+
+
+def new_life(ticket: Ticket, operation: UUID) -> dict[str, Any]:
+    """Return the columns of a new life, which keeps nothing of the expired operation."""
+    return {
+        "created_at": NOW,
+        "scope": ticket.scope,
+        "key": ticket.key,
+        "method": ticket.method,
+        "path": ticket.path,
+        "guarantee": ticket.guarantee.value,
+        "secret_id": ticket.secret_id,
+        "operation": operation.hex,
+    }
 
 
 class Statements:
@@ -425,60 +443,51 @@ class Statements:
     def take(self, ticket: Ticket, seen: Record, run: rules.Execute, *, joined: bool) -> Bound:
         """Make the ticket the owner of a takeable record, unless another owner was faster."""
         delay = self.dialect.delay
-        columns = [
-            "status",
-            "owner",
-            "attempt",
-            "digest",
-            "request_id",
-            "lease_until",
-            "expires_at",
-            "purge_at",
-        ]
-        values: list[Any] = [Status.RUNNING.value, ticket.owner.hex, run.attempt, ticket.digest]
-        values.append(ticket.request_id)
-        values += [delay(ticket.lease), delay(ticket.ttl), delay(ticket.ttl)]
-        begins = rules.operation_of(seen, run) if run.new_life else None
+        changes = {
+            "status": Status.RUNNING.value,
+            "owner": ticket.owner.hex,
+            "attempt": run.attempt,
+            "digest": ticket.digest,
+            "request_id": ticket.request_id,
+            "lease_until": delay(ticket.lease),
+            "expires_at": delay(ticket.ttl),
+            "purge_at": delay(ticket.ttl),
+        }
         if run.new_life or seen.outcome is not None:
-            columns += UNANSWERED
-            values += UNANSWERED.values()
-        fence = (seen.owner, seen.status, seen.attempt)
-        return self._bind(None, ticket, columns, values, begins, fence, alone=not joined)
+            changes |= UNANSWERED
+        if run.new_life:
+            changes |= new_life(ticket, rules.operation_of(seen, run))
+        return self._bind(ticket, changes, seen.owner, seen=seen, alone=not joined)
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> Bound:
+        changes: dict[str, Any] = {
+            "status": settlement.status.value,
+            "owner": ticket.owner.hex,
+            "attempt": settlement.attempt,
+            "digest": settlement.digest,
+            "request_id": ticket.request_id,
+            **UNANSWERED,
+        }
         outcome = settlement.outcome
-        columns = ["status", "owner", "attempt", "digest", "request_id", *UNANSWERED]
-        values: list[Any] = [
-            settlement.status.value,
-            ticket.owner.hex,
-            settlement.attempt,
-            settlement.digest,
-        ]
-        values.append(ticket.request_id)
-        completes = outcome is not None and settlement.status is Status.COMPLETED
-        if outcome is None:
-            values += UNANSWERED.values()
-        else:
-            body = None if outcome.body is MISSING else UnprintedBytes(outcome.body)
-            headers = UnprintedText(json.dumps(outcome.headers))
-            # completed_at is the clock; of a failed attempt there is none
-            values += [*([] if completes else [None]), outcome.status, headers, body]
+        if outcome is not None:
+            if settlement.status is Status.COMPLETED:  # a failed attempt is never completed
+                changes["completed_at"] = NOW
+            changes["response_status"] = outcome.status
+            changes["response_headers"] = UnprintedText(json.dumps(outcome.headers))
+            if outcome.body is not MISSING:
+                changes["response_body"] = UnprintedBytes(outcome.body)
         if settlement.expires_in is not None:
-            columns += ["expires_at", "purge_at"]
-            values += [self.dialect.delay(settlement.expires_in)] * 2
+            delay = self.dialect.delay(settlement.expires_in)
+            changes |= {"expires_at": delay, "purge_at": delay}
         if settlement.lease_in is not None:
-            columns.append("lease_until")
-            values.append(self.dialect.delay(settlement.lease_in))
-        begins = settlement.operation if settlement.new_life else None
-        fence = (settlement.fence, None, None)
+            changes["lease_until"] = self.dialect.delay(settlement.lease_in)
+        if settlement.new_life:
+            changes |= new_life(ticket, settlement.operation)
         return self._bind(
-            ticket.location,
             ticket,
-            columns,
-            values,
-            begins,
-            fence,
-            completes=completes,
+            changes,
+            settlement.fence,
+            location=ticket.location,
             transaction_id=settlement.transaction_id,
         )
 
@@ -526,47 +535,36 @@ class Statements:
         owners = [ticket.owner.hex for ticket in tickets]
         return where, [*ids, *owners, Status.RUNNING.value]
 
-    def _bind(  # noqa: PLR0917 - one UPDATE, with everything that may differ
+    def _bind(
         self,
-        location: str | None,
         ticket: Ticket,
-        columns: list[str],
-        values: list[Any],
-        begins: UUID | None,
-        fence: tuple[UUID, Status | None, int | None],
+        changes: Mapping[str, Any],
+        owner: UUID,
         *,
-        completes: bool = False,
+        seen: Record | None = None,
+        location: str | None = None,
         alone: bool = False,
         transaction_id: str | None = None,
     ) -> Bound:
-        if begins is not None:  # a new life keeps nothing of the expired operation
-            columns += [
-                "created_at",
-                "scope",
-                "key",
-                "method",
-                "path",
-                "guarantee",
-                "secret_id",
-                "operation",
-            ]
-            values += [ticket.scope, ticket.key, ticket.method, ticket.path]
-            values += [ticket.guarantee.value, ticket.secret_id, begins.hex]
-        owner, status, attempt = fence
+        """Change columns of a record that still has this owner, and is still as it was `seen`.
+
+        `alone`: in a transaction of its own. `transaction_id`: in no other transaction.
+        """
         expected: list[Any] = [owner.hex]
-        if status is not None:
-            expected += [status.value, attempt]
+        if seen is not None:
+            expected += [seen.status.value, seen.attempt]
         if transaction_id is not None:
             expected.append(transaction_id)
         sql = self._update(
             location,
-            tuple(columns),
-            status is not None,
-            completes,
+            tuple(changes),
+            seen is not None,
+            changes.get("completed_at") is NOW,
             alone,
             transaction_id is not None,
         )
-        return sql, [*values, ticket.id.hex, *expected]
+        given = [value for value in changes.values() if value is not NOW]
+        return sql, [*given, ticket.id.hex, *expected]
 
     def _build_update(  # noqa: PLR0917 - the keys of a cache
         self,
