@@ -88,7 +88,7 @@ class IdempotencyMiddleware:
         if exchange.stamped is not None and exchange.stamped() is response:
             return response
         if exchange.status is None:
-            _judge(request, response)
+            _note_unhandled(request, response)
             report_unguarded(request)
         conclude(request, response)
         return stamp(request, response)
@@ -104,7 +104,7 @@ class IdempotencyMiddleware:
         if exchange.stamped is not None and exchange.stamped() is response:
             return response
         if exchange.status is None:
-            _judge(request, response)
+            _note_unhandled(request, response)
             await areport_unguarded(request)
         await aconclude(request, response)
         return stamp(request, response)
@@ -357,8 +357,8 @@ def _observe(request: HttpRequest, error: Exception, plan: Plan) -> None:
     plan.observer.watch(request, None, refusal=error)
 
 
-def _judge(request: HttpRequest, response: HttpResponseBase) -> None:
-    """Report a keyed request that no entry point has handled."""
+def _note_unhandled(request: HttpRequest, response: HttpResponseBase) -> None:
+    """Note the status of a keyed request that no entry point has handled."""
     if not is_left_unguarded(request) and (
         exchange_of(request).plan or plan_of(EVERY_VIEW)
     ).carries_key(request.META):

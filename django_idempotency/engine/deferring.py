@@ -12,7 +12,6 @@ import logging
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -48,10 +47,6 @@ class Deferring(Background):
     """
 
     name = "django-idempotency-settling"
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        super().__init__()
 
     def reset_after_fork(self) -> None:
         """Empty the queue: after a fork it is the parent's, and the thread does not exist."""
@@ -159,22 +154,22 @@ class Deferring(Background):
 
         Used at the end of a process.
         """
-        deadline = self._clock() + patience
+        deadline = time.monotonic() + patience
         with self._lock:
             self._changed.notify_all()
             while (self._ending or (self._waiting and self._thread is not None)) and (
-                left := deadline - self._clock()
+                left := deadline - time.monotonic()
             ) > 0:
                 self._changed.wait(left)
             rest = list(self._waiting)
         for settling in rest:
             self._give_up(settling)
-        notifier.drain(max(deadline - self._clock(), NOTICE))
+        notifier.drain(max(deadline - time.monotonic(), NOTICE))
 
     # --------------------------------------------------------------------------------------- thread
 
     def _work(self) -> None:
-        self.attempt(self._clock())
+        self.attempt(time.monotonic())
 
     def _pause(self) -> bool:
         """Pause before the next round. `False`: the queue is empty, and the thread ends."""

@@ -257,14 +257,6 @@ def _respond(view: Any, problem: Problem, _request: HttpRequest) -> HttpResponse
     return response_to(view, problem)
 
 
-def judge(
-    request: HttpRequest, response: HttpResponseBase, terms: ViewTerms, *, reached: bool
-) -> None:
-    """Note the status of a keyed request whose handler was never called."""
-    if not reached and terms.carries_key(request) and call_on(request) is None:
-        note_unreached(request, response)
-
-
 def headed(response: HttpResponseBase, problem: Problem, request: HttpRequest) -> HttpResponseBase:
     """Return a response with the headers of a problem, unless it has its own."""
     for name, value in headers(problem, request).items():
@@ -350,7 +342,8 @@ class Dispatch:
         if inspect.iscoroutine(response):
             _refuse_async(self.view, request, self.terms, response)
         elif self.answer is None:
-            judge(request, response, self.terms, reached=self.reached)
+            if not self.reached and self.terms.carries_key(request) and call_on(request) is None:
+                note_unreached(request, response)
             report_unguarded(request)
             conclude(request, response)
         return stamp(request, response)
@@ -388,13 +381,30 @@ class Dispatch:
         """Open the guard and call the handler. The other hooks are there once it has ended."""
         self._restore()
         try:
-            return self._handled(request, *args, **kwargs)
+            if not self._may_run(request):
+                return self.answer
+            return self.handler(request, *args, **kwargs)
+        except Exception as error:
+            if self.call is None or not self.ends:
+                raise
+            left = self.call.course.left_by(error)
+            if left is None and isinstance(error, OperationUnknown):  # derive() without a store
+                self.call.roll_back_request()
+                left = error
+            if left is None:
+                raise
+            return response_to(self.view, left)
+        except BaseException as error:
+            if not self.ends:
+                raise
+            return self._failed(error)
         finally:
             self.own["handle_exception"] = self._handle_exception
             if self.answer is not None or self.is_inner:
                 self.own["finalize_response"] = self._finalize_response
 
-    def _handled(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+    def _may_run(self, request: Any) -> bool:
+        """Open the guard, if the request has a key. `False`: there is an answer already."""
         self.reached = True
         try:
             call = admit(
@@ -409,10 +419,10 @@ class Dispatch:
             )
         except Problem as problem:
             self.answer = response_to(self.view, problem)
-            return self.answer
+            return False
         if call is None:
             report_unguarded(request._request)
-            return self.handler(request, *args, **kwargs)
+            return True
         self.call = call
         using = call.plan.store.using
         if using is not None:
@@ -421,20 +431,9 @@ class Dispatch:
         if answered is not None:
             self.is_over = True
             self.answer = answered.value
-            return self.answer
+            return False
         self.ends = True
-        try:
-            return self.handler(request, *args, **kwargs)
-        except Exception as error:
-            left = call.course.left_by(error)
-            if left is None and isinstance(error, OperationUnknown):  # derive() without a store
-                call.roll_back_request()
-                left = error
-            if left is None:
-                raise
-            return response_to(self.view, left)
-        except BaseException as error:  # noqa: BLE001 - fail() raises it again
-            return self._failed(error)
+        return True
 
     def _handle_exception(self, error: Exception) -> Any:
         """Let DRF make a response of what the handler has raised."""
