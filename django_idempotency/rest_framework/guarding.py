@@ -264,9 +264,6 @@ def headed(response: HttpResponseBase, problem: Problem, request: HttpRequest) -
     return response
 
 
-# ------------------------------------------------------------------------------ the way of a request
-
-
 def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> HttpResponseBase:
     """Guard the handler of an unsafe method, if the request has a key.
 
