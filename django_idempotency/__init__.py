@@ -11,11 +11,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .core.policy import Policy
     from .decorators import idempotency_exempt, idempotent
+    from .engine.options import (
+        BufferedStreams,
+        LongestRun,
+        OnReplay,
+        OnTakeover,
+        StatusOnly,
+        Tombstones,
+    )
     from .functions import current_operation, deadline, derive_key, idempotent_function
     from .scopes import realm
 
 __all__ = [
+    "BufferedStreams",
+    "LongestRun",
+    "OnReplay",
+    "OnTakeover",
     "Policy",
+    "StatusOnly",
+    "Tombstones",
     "current_operation",
     "deadline",
     "derive_key",
@@ -28,6 +42,10 @@ __all__ = [
 _MODULES = {
     "Policy": ".core.policy",
     **dict.fromkeys(("idempotency_exempt", "idempotent"), ".decorators"),
+    **dict.fromkeys(
+        ("BufferedStreams", "LongestRun", "OnReplay", "OnTakeover", "StatusOnly", "Tombstones"),
+        ".engine.options",
+    ),
     **dict.fromkeys(
         ("current_operation", "deadline", "derive_key", "idempotent_function"), ".functions"
     ),

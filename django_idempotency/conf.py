@@ -25,11 +25,9 @@ from .core.policy import (
     DURATION,
     FIELDS,
     SELECTING,
-    Place,
     Policy,
     Resolved,
     WholePolicy,
-    atomic_contradiction,
     is_duration,
     is_flag,
     seconds,
@@ -269,23 +267,6 @@ def field(policy: Policy, name: str) -> Any:
     return get(name.upper()) if value is MISSING else value
 
 
-def left_out(name: str) -> Any:
-    """Return what the settings say of a field that a policy leaves out; `MISSING` while nobody
-    knows.
-
-    A module of settings may make a policy, and the settings may be wrong, which `manage.py check`
-    reports.
-    """
-    if not django_settings.configured or not isinstance(
-        getattr(django_settings, NAME, None), dict | None
-    ):
-        return MISSING
-    return get(name.upper())
-
-
-Policy.left_out = staticmethod(left_out)
-
-
 #: What `on_failure` may say under a guarantee, other than "free".
 ON_FAILURE = {Guarantee.LEASE: "hold", Guarantee.ATOMIC: "forget"}
 
@@ -304,33 +285,36 @@ def _resolve(policy: Policy) -> Resolved:
         ttl = seconds(own["ttl"])
         base["lease"] = lease if lease < ttl else ttl / 2
     # The settings may say what they did not when it was made.
-    problem = policy.contradiction(Place.ROUTE)
+    problem = policy.contradiction(lambda name: get(name.upper()))
     if problem is not None:
         raise ValueError(problem)
-    # Those of the setting have a say in all calls, unless the policy has one of their class.
+    guarantee = Guarantee(own.get("guarantee", base["guarantee"]))
+    # Those of the setting have a say in all calls that they mean something to, unless the policy
+    # has one of their class.
     extensions = [*own.get("extensions", ())]
     kinds = {type(each) for each in extensions}
-    extensions += [each for each in base["extensions"] if type(each) not in kinds]
+    extensions += [
+        each
+        for each in base["extensions"]
+        if type(each) not in kinds and (guarantee is Guarantee.LEASE or not each.needs_lease)
+    ]
     terms = WholePolicy(**{**base, **own, "extensions": tuple(extensions)})
-    guarantee = Guarantee(terms.guarantee)
     resolved = Resolved(
         **{
             **terms.given(),
+            **{name: value for each in extensions for name, value in each.terms.items()},
             "guarantee": guarantee,
             "on_failure": terms.on_failure if terms.on_failure == ON_FAILURE[guarantee] else "free",
             "profile": profile_of(terms.profile),
-            **{
-                name: seconds(getattr(terms, name)) for name in ("ttl", "seen_for", "lease", "wait")
-            },
-            "longest_run": None if terms.longest_run is None else seconds(terms.longest_run),
+            **{name: seconds(getattr(terms, name)) for name in ("ttl", "lease", "wait")},
             "derive_secret": get("DERIVE_SECRET"),
             "request_id_header": meta_name(get("REQUEST_ID_HEADER") or ""),
             "claim_lease": claim_lease() if guarantee is Guarantee.ATOMIC else seconds(terms.lease),
         }
     )
-    problem = atomic_contradiction(resolved)
-    if problem is not None:
-        raise ValueError(problem)
+    lease = resolved.claim_lease
+    if guarantee is Guarantee.ATOMIC and lease >= resolved.ttl:
+        raise ValueError(f'make "CLAIM_LEASE" ({lease:g}) shorter than ttl ({resolved.ttl:g}).')
     return resolved
 
 

@@ -17,7 +17,6 @@ from django.db.models import Model
 
 from .. import conf
 from ..core.policy import Policy, Resolved
-from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..functions.call import plan_of as function_plan_of
 from ..functions.terms import declared
@@ -34,10 +33,10 @@ class E035(Finding):
 
 
 class E133(Finding):
-    """%(view)s has steps (undo_on) and store_body=False, and a step's result is stored until the
+    """%(view)s has steps (UndoOn) and StatusOnly(), and a step's result is stored until the
     operation has ended.
 
-    Type "ENCRYPTION_KEYS", so that it is stored sealed; or leave undo_on or store_body out of the
+    Type "ENCRYPTION_KEYS", so that it is stored sealed; or leave UndoOn or StatusOnly out of the
     policy of %(view)s.
     """
 
@@ -64,10 +63,8 @@ def unsealed_steps(name: str, policy: Policy, terms: Resolved) -> Iterator[Check
     """Find steps whose results would be stored, if only for a while, under a policy that stores
     none.
     """
-    leases = terms.guarantee is Guarantee.LEASE
     if (
-        leases
-        and policy.given().get("undo_on")
+        policy.set_by_extension("undo_on")
         and not terms.store_body
         and not conf.get("ENCRYPTION_KEYS")
     ):

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
-from inspect import iscoroutinefunction
 from typing import Any
 
 from django.apps import apps
@@ -22,10 +21,8 @@ from ..core.policy import (
     FINGERPRINTS,
     RENAMED,
     SELECTING,
-    Place,
     Policy,
     WholePolicy,
-    contradiction,
 )
 from ..core.records import Guarantee
 from ..core.selectors import Selector
@@ -50,7 +47,7 @@ class E001(Finding):
 class E002(Finding):
     """IDEMPOTENCY["%(name)s"] is not a setting.
 
-    Did you mean "%(close)s"? The settings are %(known)s.
+    %(fix)s Type one of these: %(known)s.
     """
 
 
@@ -235,9 +232,10 @@ def _astray() -> Iterator[CheckMessage]:
 
 
 def _meant(name: str) -> str:
-    if name.lower() in RENAMED:
-        return "AUTHORIZE_REPLAY" if name == "REPLAY_THROUGH" else "EXTENSIONS"
-    return closest(name.upper(), conf.DEFAULTS)
+    renamed = RENAMED.get(name.lower())
+    if renamed is None:
+        return f'Did you mean "{closest(name.upper(), conf.DEFAULTS)}"?'
+    return f'It is {renamed}, of a policy, and in capitals here: such as "EXTENSIONS": [].'
 
 
 def _names(declared: Mapping[Any, Any]) -> Iterator[CheckMessage]:
@@ -245,7 +243,7 @@ def _names(declared: Mapping[Any, Any]) -> Iterator[CheckMessage]:
         if name not in conf.DEFAULTS:
             yield E002(
                 name=name,
-                close=_meant(str(name)),
+                fix=_meant(str(name)),
                 known=", ".join(conf.DEFAULTS),
             )
         elif (
@@ -290,10 +288,9 @@ def _fields() -> Iterator[CheckMessage]:
         except Exception as error:  # noqa: BLE001 - importing runs the project's code
             yield E004(name=name, value=shown(conf.get(name)), error=shown(error), function=field)
             continue
-        if not of.accepts(value):
-            yield senseless(name, of.expected)
-        elif iscoroutinefunction(value) and field != "on_takeover":
-            yield senseless(name, "a sync function; its coroutine would count as true")
+        expected = of.asks_for(value)
+        if expected is not None:
+            yield senseless(name, expected)
         elif (
             isinstance(value, (str, Selector)) and field in SELECTING and value not in FINGERPRINTS
         ):
@@ -346,15 +343,7 @@ def _together() -> Iterator[CheckMessage]:
     try:
         for guarantee in Guarantee:
             conf.resolve(Policy(guarantee=guarantee))
-        own = {
-            field: conf.imported(field.upper())
-            for field in FIELDS
-            if field.upper() in conf.project_settings()
-        }
-        problem = contradiction(own, lambda field: FIELDS[field].default, Place.SETTINGS)
-        if problem is not None:
-            yield E087(problem=problem)
-            return
+        conf.resolve(Policy(profile=conf.imported("PROFILE")))
         plan_of(WholePolicy(**{field: conf.imported(field.upper()) for field in FIELDS})).compile()
     except (ConfigurationError, ImproperlyConfigured, ValueError) as error:
         yield E087(problem=error)

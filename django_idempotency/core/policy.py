@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from difflib import get_close_matches
-from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from .conclusions import WRITTEN
@@ -63,7 +63,27 @@ RENAMED = {
         "extensions=[Suspect(…, within=300, refuse=True)], of django_idempotency.contrib.limits",
     ),
     "replay_through": "@idempotent() below the decorator, or authorize_replay=…",
+    "seen_for": "extensions=[Tombstones(7 * 86400)], of django_idempotency",
+    "longest_run": "extensions=[LongestRun(600)], of django_idempotency",
+    "on_takeover": "extensions=[OnTakeover(…)], of django_idempotency",
+    "on_replay": "extensions=[OnReplay(…)], of django_idempotency",
+    "on_busy": "wait=5, so many seconds, or leave it out",
+    "store_body": "extensions=[StatusOnly()], of django_idempotency, for False",
+    "buffer_stream": "extensions=[BufferedStreams()], of django_idempotency, for True",
+    "undo_on": "extensions=[UndoOn(SoldOut, …)], of django_idempotency.contrib.steps",
 }
+
+
+def refuse_unknown(names: Iterable[str], known: Iterable[str], says: str) -> None:
+    """Raise `TypeError` for a field that is not among those that are known, with what to type.
+
+    `says`: the beginning of its message, such as "Policy has no field".
+    """
+    for name in names:
+        if name in RENAMED:
+            raise TypeError(f"{says} {name} any more. Type {RENAMED[name]}.")
+        (close,) = get_close_matches(name.lower(), [*known], n=1, cutoff=0)
+        raise TypeError(f"{says} {name}. Did you mean {close}?")
 
 
 class PolicyField(NamedTuple):
@@ -82,12 +102,15 @@ class PolicyField(NamedTuple):
     #: May it be an expression over the request's document?
     selects: bool = False
 
-    def can_call(self, value: Any) -> bool:
-        """Can a value be called as it will be, if it is a function?
+    def asks_for(self, value: Any) -> str | None:
+        """Return in words what to type instead of a value; `None`: it is accepted.
 
-        Any other would fail at each request.
+        A function that cannot be called as it will be would fail at each request.
         """
-        return not callable(value) or self.takes == 0 or takes(value, self.takes)
+        if inspect.iscoroutinefunction(value):
+            return "a sync function; its coroutine would count as true"
+        fails = callable(value) and self.takes > 0 and not takes(value, self.takes)
+        return self.expected if fails or not self.accepts(value) else None
 
 
 def _field(default: Any, accepts: Callable[[Any], bool], expected: str, **more: Any) -> Any:
@@ -134,7 +157,6 @@ def _is_unsafe_method(name: Any) -> bool:
 _are_methods = _each(_is_unsafe_method)
 _are_names = _each(lambda name: isinstance(name, str))
 _are_statuses = _each(lambda status: isinstance(status, int) and 100 <= status < 500)
-_are_exceptions = _each(lambda each: isinstance(each, type) and issubclass(each, Exception))
 
 
 def _expression(value: Any) -> bool:
@@ -150,10 +172,6 @@ def _expression(value: Any) -> bool:
 
 
 _OVER = f"a JMESPath expression over {', '.join(DOCUMENT[:-1])} and {DOCUMENT[-1]}"
-
-
-def _flag(default: bool) -> Any:
-    return _field(default, is_flag, "True or False")
 
 
 def _duration(default: float) -> Any:
@@ -244,19 +262,8 @@ class Policy:
     )
     #: How long a stored response is replayed, counted from the claim.
     ttl: Duration = _duration(86400)
-    #: How long a key is remembered after that: it is refused (412), and runs nothing.
-    seen_for: Duration = _field(
-        0,
-        lambda value: is_duration(value) or (value == 0 and not is_flag(value)),
-        f"0, or {DURATION}",
-    )
     #: `lease` only: how long an owner may be silent before another may take over.
     lease: Duration = _duration(30)
-    #: `lease` only: how long work may run before its lease is no longer renewed, so that another
-    #: may take over; `None`: as long as its process lives.
-    longest_run: Duration | None = _field(
-        None, lambda value: value is None or is_duration(value), f"{DURATION}, or None"
-    )
     #: "atomic" or "lease".
     guarantee: Guarantee | str = _one_of("atomic", "lease")
     #: An alias of `IDEMPOTENCY["STORES"]`.
@@ -314,18 +321,16 @@ class Policy:
     #: The longest response body that is stored (bytes); `None`: as long as the store can hold. A
     #: longer response is completed without its body.
     max_body: int | None = _size(None)
-    #: Is the response stored? If not, only its status is, and the headers that `headers` names: for
-    #: what mints secrets.
-    store_body: bool = _flag(True)
     #: The longest request body that the guard reads to compare it (bytes); `None`: no bound. A
     #: longer one is refused (413).
     max_request_body: int | None = _size(32 * 1024 * 1024)
-    #: Is a StreamingHttpResponse read into memory and stored?
-    buffer_stream: bool = _flag(False)
-    #: What a duplicate of a running request does: "reject" (409), or "wait" up to `wait` seconds
-    #: for the replay.
-    on_busy: str = _one_of("reject", "wait")
-    wait: Duration = _duration(5)
+    #: How long a duplicate of a running request waits for the replay; then it gets 409. 0: it gets
+    #: that at once.
+    wait: Duration = _field(
+        0,
+        lambda value: is_duration(value) or (value == 0 and not is_flag(value)),
+        f"0, or {DURATION}",
+    )
     #: After a failure the key is "free" again for the same request; or stays held until the lease
     #: ends ("hold", `lease` only); or is free for any request, since all was rolled back ("forget",
     #: `atomic` only).
@@ -335,18 +340,6 @@ class Policy:
     on_store_failure: str = _one_of("closed", "open")
     #: `authorize_replay(request, outcome)` → False, or an exception, refuses a replay (403).
     authorize_replay: Callable[[Any, Any], bool] | None = _function("request", "outcome")
-    #: `on_replay(request, response)` returns what a replay sends: the stored response, or one with
-    #: the current state.
-    on_replay: Callable[[Any, Any], Any] | None = _function("request", "response")
-    #: `lease` only: `on_takeover(takeover)` is asked before the request of a crashed owner is run
-    #: again: it returns `takeover.run()`, `.found(response)` or `.hold()`. It may be a coroutine
-    #: function. `None`: it is run.
-    on_takeover: Callable[[Any], Any] | None = _function("a takeover")
-    #: `lease` only: exceptions on which the work gives up: the steps that have an undo are undone,
-    #: and the response is stored, whatever its status is.
-    undo_on: Collection[type[Exception]] = _field(
-        (), _are_exceptions, "classes of exceptions, such as (SoldOut, CardDeclined)"
-    )
     #: Objects that have a say in each call, beside those of the setting: see `engine.extensions`.
     extensions: Collection[Any] = _field(
         (), _each(_is_extension), 'objects such as FreshKeys("60/m"), in a list'
@@ -363,9 +356,6 @@ class Policy:
 
     #: By identity: each policy has a plan of its own, and may hold a list, which has no hash.
     __hash__ = object.__hash__
-    #: Reads a field that is left out, by its name; `MISSING`: it is not known, as without settings.
-    #: `conf` sets it.
-    left_out: ClassVar[Any] = staticmethod(lambda _name: MISSING)
 
     if not TYPE_CHECKING:
 
@@ -375,44 +365,71 @@ class Policy:
                     f"Policy({unnamed[0]!r}) does not say which field that is. Type "
                     "Policy(required=True, …)."
                 )
-            for name in given.keys() - cls.__dataclass_fields__.keys():
-                if name in RENAMED:
-                    raise TypeError(f"Policy has no field {name} any more. Type {RENAMED[name]}.")
-                (close,) = get_close_matches(name.lower(), FIELDS, n=1, cutoff=0)
-                raise TypeError(f"Policy has no field {name}. Did you mean {close}?")
+            refuse_unknown(
+                given.keys() - cls.__dataclass_fields__.keys(), FIELDS, "Policy has no field"
+            )
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
         for name, value in self.given().items():
-            if inspect.iscoroutinefunction(value) and name != "on_takeover":
-                raise ValueError(
-                    f"Policy({name}={value!r}): {name} is a sync function; its coroutine "
-                    "would count as true."
-                )
-            if not FIELDS[name].accepts(value) or (
-                type(self) is Policy and not FIELDS[name].can_call(value)
-            ):
-                raise ValueError(f"Policy({name}={value!r}): {name} is {FIELDS[name].expected}.")
-        problem = self.contradiction(Place.MADE)
+            expected = FIELDS[name].asks_for(value)
+            if expected is not None:
+                raise ValueError(f"Policy({name}={value!r}): {name} is {expected}.")
+        problem = self.contradiction()
         if problem is not None:
             raise ValueError(problem)
 
-    def contradiction(self, place: Place) -> str | None:
-        """Return what its fields say against each other, and what to type; `None` if they agree."""
-        return contradiction(self.given(), self.left_out, place) or self._objection()
+    #: Has it every field, most of which nobody has chosen for it?
+    _whole: ClassVar[bool] = False
 
-    def _objection(self) -> str | None:
-        """Return why one of its extensions cannot be in it, and what to type; `None` if all can."""
-        for each in self.given().get("extensions", ()):
-            problem: str | None = each.contradiction(self._says)
+    def contradiction(self, left_out: Callable[[str], Any] = lambda _name: MISSING) -> str | None:
+        """Return what its fields say against each other, and what to type; `None` if they agree.
+
+        `left_out(name)` reads a field that it leaves out; `MISSING`: it is not known.
+        """
+        own = self.given()
+        guarantee = own.get("guarantee", left_out("guarantee"))
+        for each in CONTRADICTIONS:
+            if each.field not in own or (self._whole and not each.against):
+                continue
+            if each.under_lease and guarantee == Guarantee.ATOMIC:
+                continue
+            value = own[each.field]
+            other = own.get(each.other, MISSING)
+            if other is MISSING and not each.against:
+                other = left_out(each.other)
+            if other is not MISSING and each.clash(value, other):
+                given = f"{each.field}={_shown(value)}, {each.other}={_shown(other)}"
+                return f"Policy({given}): {each.says}"
+        return self._objection(own, guarantee)
+
+    def _objection(self, own: Mapping[str, Any], guarantee: Any) -> str | None:
+        """Return why one of its extensions cannot be in it, and what to type; `None`: all can."""
+        said = set() if self._whole else set(own)
+        for each in own.get("extensions", ()):
+            if each.needs_lease and guarantee == Guarantee.ATOMIC:
+                return (
+                    f'Policy(extensions=[{each!r}], guarantee="atomic"): {each!r} '
+                    f'{_IDLE_IN_ATOMIC} Type guarantee="lease", or leave it out.'
+                )
+            problem: str | None = each.contradiction(partial(getattr, self))
             if problem is not None:
                 return problem
+            twice = sorted(said & each.terms.keys())
+            if twice:
+                return (
+                    f"Policy(extensions=[{each!r}]) says {twice[0]} a second time. Leave one of "
+                    "the two out."
+                )
+            said |= each.terms.keys()
         return None
 
-    def _says(self, name: str) -> Any:
-        """Return a field, or what the settings say; `MISSING` while nobody knows."""
-        value = getattr(self, name)
-        return self.left_out(name) if value is MISSING else value
+    def set_by_extension(self, term: str) -> Any:
+        """Return a term that one of its own extensions sets; `None`: none does."""
+        for each in self.given().get("extensions", ()):
+            if term in each.terms:
+                return each.terms[term]
+        return None
 
     def given(self) -> Mapping[str, Any]:
         """Return the fields that were not left out."""
@@ -432,9 +449,7 @@ class WholePolicy(Policy):
     against nothing.
     """
 
-    def contradiction(self, place: Place) -> str | None:
-        """Return what its fields say against each other, as of any policy."""
-        return contradiction(self.given(), self.left_out, Place.WHOLE) or self._objection()
+    _whole = True
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -443,9 +458,7 @@ class Resolved(WholePolicy):
 
     ttl: float
     lease: float
-    longest_run: float | None
     wait: float
-    seen_for: float
     guarantee: Guarantee
     profile: Dialect
     #: How long a claim alone protects its owner (seconds): in `atomic` it only covers the time from
@@ -456,18 +469,17 @@ class Resolved(WholePolicy):
     #: The setting of that name, for `derive()`; `None`: SECRET_KEY.
     # Kept out of tracebacks that print local variables.
     derive_secret: str | bytes | None = field(repr=False)
+    #: What the extensions of `engine.options` set, and `UndoOn` of `contrib.steps`.
+    store_body: bool = True
+    buffer_stream: bool = False
+    seen_for: float = 0.0
+    longest_run: float | None = None
+    on_replay: Callable[[Any, Any], Any] | None = None
+    on_takeover: Callable[[Any], Any] | None = None
+    undo_on: tuple[type[Exception], ...] = ()
 
 
 # ----------------------------------------------------------------------------------- contradictions
-
-
-class Kind(Enum):
-    """When two fields stand against each other."""
-
-    IDLE = "idle"  # the first has no effect: if a policy gives it, whoever says the other
-    UNMET = "unmet"  # the first needs the other: if a policy gives it, or the settings do
-    AGAINST = "against"  # both say something that cannot be kept
-    __hash__ = object.__hash__  # each member is one object
 
 
 class Contradiction(NamedTuple):
@@ -475,50 +487,15 @@ class Contradiction(NamedTuple):
 
     field: str
     other: str
-    kind: Kind
     #: Do these two values of them stand against each other?
     clash: Callable[[Any, Any], bool]
     #: Why, and what to type.
     says: str
-    #: A third field, and what it must say for that; a field that is not known is `MISSING`.
-    where: tuple[str, Callable[[Any], bool]] | None = None
-    #: If only the settings say the other, is that for the plan to find? The guarantee is often a
-    #: setting of one environment, and what bounds or follows a lease does no harm without one.
-    late: bool = False
-    #: May the settings say the first, for those policies that say the other?
-    as_default: bool = True
-
-
-def _needs_lease(
-    field: str, asks: Callable[[Any], bool], *, as_default: bool = False
-) -> Contradiction:
-    return Contradiction(
-        field,
-        "guarantee",
-        Kind.IDLE,
-        lambda value, guarantee: asks(value) and guarantee == Guarantee.ATOMIC,
-        f'{field} means nothing with guarantee="atomic", where all that a crash or a '
-        "failure leaves is rolled back. "
-        f'Type guarantee="lease", or leave {field} out.',
-        late=True,
-        as_default=as_default,
-    )
-
-
-def _needs_body(field: str, asks: Callable[[Any], bool]) -> Contradiction:
-    return Contradiction(
-        field,
-        "store_body",
-        Kind.IDLE,
-        lambda value, stores: asks(value) and stores is False,
-        f"{field} means nothing with store_body=False, where no response can be sent "
-        "again. Type store_body=True, or leave "
-        f"{field} out.",
-    )
-
-
-def _is_some(value: Any) -> bool:
-    return value is not None
+    #: Do they say something that cannot be kept, whoever has said it? Otherwise the first has no
+    #: effect, or lacks something: a default that was said elsewhere does no harm.
+    against: bool = False
+    #: Do they only where the guarantee is a lease?
+    under_lease: bool = False
 
 
 def _lasts(value: Any, other: Any) -> bool:
@@ -530,21 +507,24 @@ def _demands_key(profile: Any, required: Any) -> bool:
     return required is False and getattr(profile, "requires_key", False)
 
 
-#: The settings bound a lease also for policies that have none.
-_UNDER_LEASE = ("guarantee", lambda guarantee: guarantee != Guarantee.ATOMIC)
+_IDLE_IN_ATOMIC = (
+    'means nothing with guarantee="atomic", where all that a crash or a failure leaves is rolled '
+    "back."
+)
 
 #: Each pair of fields that stand against each other. Every other pair may be said together:
 #: `tests/core` has a decision for each. What a policy leaves out, or says neutrally (`None`,
 #: nothing), asks for nothing.
 CONTRADICTIONS: tuple[Contradiction, ...] = (
-    _needs_lease("lease", _is_some, as_default=True),
-    _needs_lease("longest_run", _is_some),
-    _needs_lease("on_takeover", _is_some),
-    _needs_lease("undo_on", bool),
+    Contradiction(
+        "lease",
+        "guarantee",
+        lambda _, guarantee: guarantee == Guarantee.ATOMIC,
+        f'lease {_IDLE_IN_ATOMIC} Type guarantee="lease", or leave lease out.',
+    ),
     Contradiction(
         "on_failure",
         "guarantee",
-        Kind.IDLE,
         lambda value, guarantee: value == "hold" and guarantee == Guarantee.ATOMIC,
         'on_failure="hold" means nothing with guarantee="atomic": a failure is rolled '
         "back, and the same request runs again. "
@@ -553,7 +533,6 @@ CONTRADICTIONS: tuple[Contradiction, ...] = (
     Contradiction(
         "on_failure",
         "guarantee",
-        Kind.IDLE,
         lambda value, guarantee: value == "forget" and guarantee == Guarantee.LEASE,
         'on_failure="forget" means nothing with guarantee="lease", where the writes of '
         "failed work stay. Type "
@@ -562,110 +541,40 @@ CONTRADICTIONS: tuple[Contradiction, ...] = (
     Contradiction(
         "keep",
         "guarantee",
-        Kind.IDLE,
         lambda value, guarantee: value == WRITTEN and guarantee == Guarantee.LEASE,
         'keep="written" means nothing with guarantee="lease", where nobody counts what the '
         "work wrote. Type "
         'guarantee="atomic", or a set of statuses.',
     ),
     Contradiction(
-        "wait",
-        "on_busy",
-        Kind.IDLE,
-        lambda _, on_busy: on_busy == "reject",
-        'wait means nothing with on_busy="reject", which answers a duplicate at once. Type '
-        'on_busy="wait", or leave wait out.',
-    ),
-    _needs_body("max_body", _is_some),
-    _needs_body("buffer_stream", bool),
-    Contradiction(
         "profile",
         "required",
-        Kind.UNMET,
         _demands_key,
         "the API of this profile refuses each request without a key. Type required=True, too.",
     ),
-    Contradiction(
-        "lease", "ttl", Kind.AGAINST, _lasts, "make lease shorter than ttl.", _UNDER_LEASE
-    ),
+    # The settings bound a lease also for policies that have none.
     Contradiction(
         "lease",
-        "longest_run",
-        Kind.AGAINST,
+        "ttl",
         _lasts,
-        "make longest_run longer than lease.",
-        _UNDER_LEASE,
+        "make lease shorter than ttl.",
+        against=True,
+        under_lease=True,
     ),
     Contradiction(
         "key",
         "anonymous",
-        Kind.AGAINST,
         lambda key, anonymous: key is not None and anonymous == "shared",
         "equal payloads of two clients would get one response. Identify the client: scope=…",
+        against=True,
     ),
 )
-
-
-class Place(Enum):
-    """Where fields are given together."""
-
-    MADE = "made"  # in a policy, just now: the settings may be others later
-    ROUTE = "route"  # in a policy, under the settings
-    SETTINGS = "settings"  # in the settings
-    WHOLE = "whole"  # in all of them: most of the fields are nobody's choice for this policy
-    __hash__ = object.__hash__  # as above
-
-
-def contradiction(
-    own: Mapping[str, Any], left_out: Callable[[str], Any], place: Place
-) -> str | None:
-    """Return what fields that are given in one place say against each other, and what to type;
-    `None` if they agree.
-
-    `left_out(name)` reads a field that is not given there; `MISSING`: it is not known.
-    """
-
-    def read(name: str, *, known: bool = True) -> Any:
-        value = own.get(name, MISSING)
-        return left_out(name) if value is MISSING and known else value
-
-    for each in CONTRADICTIONS:
-        if each.field not in own or _passes(each, place):
-            continue
-        together = each.kind is Kind.AGAINST or (each.late and place is Place.MADE)
-        value = own[each.field]
-        other = read(each.other, known=not together)
-        if other is MISSING or (
-            each.where and not each.where[1](read(each.where[0], known=place is not Place.MADE))
-        ):
-            continue
-        if each.clash(value, other):
-            return (
-                f"Policy({each.field}={_shown(value)}, {each.other}={_shown(other)}): {each.says}"
-            )
-    return None
-
-
-def _passes(each: Contradiction, place: Place) -> bool:
-    """Is the first field perhaps a default that was said elsewhere, or one for other policies, so
-    that it does no harm?
-    """
-    if place is Place.WHOLE:
-        return each.kind is not Kind.AGAINST
-    return each.kind is Kind.IDLE and place is Place.SETTINGS and each.as_default
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, type):
         return value.__name__
     return f'"{value}"' if isinstance(value, str) else repr(value)
-
-
-def atomic_contradiction(terms: Resolved) -> str | None:
-    """Return why an "atomic" policy cannot be kept, and what to type; `None` if it can."""
-    if terms.guarantee is Guarantee.ATOMIC and terms.claim_lease >= terms.ttl:
-        return f'make "CLAIM_LEASE" ({terms.claim_lease:g}) shorter than ttl ({terms.ttl:g}).'
-    return None
 
 
 def async_contradiction(name: str, *, fix: str = "") -> str:

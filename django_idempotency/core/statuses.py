@@ -75,7 +75,7 @@ SAID: dict[tuple[Moment, type[Problem]], HeaderStatus] = {
     (Moment.BEFORE, InProgress): HeaderStatus.IN_PROGRESS,
     (Moment.BEFORE, ResponseNotStored): HeaderStatus.NOT_STORED,
     (Moment.BEFORE, OperationHeld): HeaderStatus.HELD,
-    (Moment.BEFORE, OutcomeUnknown): HeaderStatus.UNKNOWN,  # of what `on_takeover` has found
+    (Moment.BEFORE, OutcomeUnknown): HeaderStatus.UNKNOWN,  # of what `OnTakeover` has found
 }
 
 #: (kind of problem, how its record was left) → the word after the work, where that says more.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from ..core import conclusions
@@ -36,12 +37,17 @@ class Extension:
     asks_writes: ClassVar[bool] = False
     #: Can it guard the calls of functions, which have no request?
     takes_functions: ClassVar[bool] = True
+    #: Does it mean something with guarantee="lease" only? A policy that names it beside "atomic" is
+    #: refused, and the setting means it for the others.
+    needs_lease: ClassVar[bool] = False
+    #: What it sets in the compiled policy, by the name there: see `core.policy.Resolved`.
+    terms: Mapping[str, Any] = MappingProxyType({})
 
     def contradiction(self, says: Callable[[str], Any]) -> str | None:
         """Return why it cannot be in a policy, and what to type; `None`: it can.
 
-        `says(name)` is a field of the policy, or of the settings; `MISSING`: nobody has said it
-        yet. It is asked when the policy is made, and again under the settings.
+        `says(name)` is a field of the policy. It is asked when the policy is made, when a field
+        that is left out is `MISSING`, and again when the settings have said the rest.
         """
         return None
 

@@ -33,7 +33,7 @@ PART = 3
 IDLE = 60.0
 #: Why a lease was lost that has not been renewed.
 OVERRUN = (
-    "The work ran for longer than longest_run, so its lease was not renewed: another may be "
+    "The work ran for longer than LongestRun says, so its lease was not renewed: another may be "
     "running it by now."
 )
 

@@ -58,8 +58,6 @@ class Plan:
         if terms.is_async and not self.leases:
             raise ConfigurationError(async_contradiction(terms.name, fix='Type guarantee="lease".'))
         self.store = store_of(policy)
-        #: Seconds to wait for a busy record.
-        self.patience = policy.wait if policy.on_busy == "wait" else 0.0
         #: Do its async calls use the thread of the request? The project's own code may query the
         #: ORM when a result is stored or loaded.
         self.thread_sensitive = terms.asks_project or shares_thread(self.store)
@@ -173,7 +171,7 @@ class FunctionCall(GuardedCall[Any]):
         self.args = args
         self.kwargs = kwargs
         self.payload = payload
-        self.patience = plan.patience
+        self.patience = plan.policy.wait
         self.terms = terms = plan.terms
         self.thread_sensitive = plan.thread_sensitive
         #: Is its failure reported to somebody who can make it again? Otherwise it is left as one

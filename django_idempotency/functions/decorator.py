@@ -12,7 +12,7 @@ from jmespath import Options
 from jmespath.functions import Functions
 
 from ..core.canonical import hasher
-from ..core.policy import Duration, Policy
+from ..core.policy import Duration, Policy, refuse_unknown
 from ..core.records import MISSING, Guarantee
 from ..core.selectors import Selector, simple
 from ..core.serialization.results import results_for
@@ -28,6 +28,19 @@ R_co = TypeVar("R_co", covariant=True)
 Selecting = str | Callable[[Any], Any]
 
 _FROM_SETTINGS: Any = MISSING
+
+#: The fields of a policy that mean something for a function, beside `ttl`: that is `expires_after`.
+OF_POLICY = {
+    "required",
+    "guarantee",
+    "lease",
+    "store",
+    "wait",
+    "on_failure",
+    "on_store_failure",
+    "max_body",
+    "extensions",
+}
 
 
 class Guarded(Protocol[P, R_co]):
@@ -66,19 +79,15 @@ def idempotent_function(
     expires_after: Duration = ...,
     guarantee: Guarantee | str = ...,
     lease: Duration = ...,
-    longest_run: Duration | None = ...,
     store: str = ...,
-    on_busy: str = ...,
     wait: Duration = ...,
     on_failure: str = ...,
     on_store_failure: str = ...,
     max_body: int | None = ...,
-    store_body: bool = ...,
     serializer: Any = ...,
     keep_exceptions: Sequence[type[Exception]] | type[Exception] = ...,
     on_replay: OnReplay | None = ...,
     on_takeover: OnTakeover | None = ...,
-    undo_on: Sequence[type[Exception]] | type[Exception] = ...,
     extensions: Sequence[Extension] = ...,
 ) -> Callable[[Callable[P, R_co]], Guarded[P, R_co]]: ...
 
@@ -90,28 +99,16 @@ def idempotent_function(
     key: Selecting | None = None,
     validate: Selecting | None = None,
     data_keyword_argument: str | None = None,
-    required: bool = _FROM_SETTINGS,
     key_prefix: str | None = None,
     hash_function: str = "sha256",
     jmespath_functions: Functions | type[Functions] | None = None,
     jmespath_options: Options | None = None,
     expires_after: Duration = _FROM_SETTINGS,
-    guarantee: Guarantee | str = _FROM_SETTINGS,
-    lease: Duration = _FROM_SETTINGS,
-    longest_run: Duration | None = _FROM_SETTINGS,
-    store: str = _FROM_SETTINGS,
-    on_busy: str = _FROM_SETTINGS,
-    wait: Duration = _FROM_SETTINGS,
-    on_failure: str = _FROM_SETTINGS,
-    on_store_failure: str = _FROM_SETTINGS,
-    max_body: int | None = _FROM_SETTINGS,
-    store_body: bool = _FROM_SETTINGS,
     serializer: Any = None,
     keep_exceptions: Sequence[type[Exception]] | type[Exception] = (),
     on_replay: OnReplay | None = None,
     on_takeover: OnTakeover | None = None,
-    undo_on: Sequence[type[Exception]] | type[Exception] = _FROM_SETTINGS,
-    extensions: Sequence[Extension] = _FROM_SETTINGS,
+    **of_policy: Any,
 ) -> Any:
     """Make a function safe to call again: sync or async, any kind of method, a task, a handler.
 
@@ -123,20 +120,23 @@ def idempotent_function(
     `expires_after` seconds from its claim; `serializer` is a pair `(dump, load)` for types that
     cannot be deduced from the return annotation. An exception frees the key, except for those in
     `keep_exceptions`, which are stored and raised again. `on_replay(result, record)` returns what a
-    replay returns. `on_takeover(takeover)` is asked before a crashed call is run again. On an
-    exception in `undo_on`, which is stored as well, the steps of the call are undone. `extensions`
-    have a say in each call. The other fields are those of `Policy`.
+    replay returns. `on_takeover(takeover)` is asked before a crashed call is run again.
+    `of_policy`: those fields of `Policy` that OF_POLICY names.
 
     Raises `ImproperlyConfigured` or `ValueError` here for arguments that can never work; for calls
     see `functions.running.run`.
     """
+    known = [*OF_POLICY, *(idempotent_function.__kwdefaults__ or ())]
+    refuse_unknown(of_policy.keys() - OF_POLICY, known, "@idempotent_function() takes no")
     hasher(hash_function)  # raises ValueError for an unknown name
     if key_prefix == "" or not isinstance(key_prefix, str | None):
         raise TypeError(f'key_prefix is text, such as "charge", not {key_prefix!r}.')
 
     named = {"functions": jmespath_functions, "options": jmespath_options}
     custom = {name: value for name, value in named.items() if value is not None}
-    _refuse_idle(custom, [key, validate], stores=store_body is not False, serializer=serializer)
+    policy = Policy(ttl=expires_after, **of_policy)
+    stores = policy.set_by_extension("store_body") is not False
+    _refuse_idle(custom, [key, validate], stores=stores, serializer=serializer)
 
     def decorate(undecorated: Any) -> Any:
         if isinstance(undecorated, (staticmethod, classmethod)):
@@ -166,24 +166,7 @@ def idempotent_function(
         return guarded(
             FunctionTerms(
                 function=undecorated,
-                policy=Policy(
-                    required=required,
-                    ttl=expires_after,
-                    guarantee=guarantee,
-                    lease=lease,
-                    longest_run=longest_run,
-                    store=store,
-                    on_busy=on_busy,
-                    wait=wait,
-                    on_failure=on_failure,
-                    on_store_failure=on_store_failure,
-                    max_body=max_body,
-                    store_body=store_body,
-                    undo_on=undo_on
-                    if undo_on is _FROM_SETTINGS
-                    else exception_classes(undo_on, "undo_on"),
-                    extensions=extensions,
-                ),
+                policy=policy,
                 arguments=arguments,
                 key=_selector(key, custom),
                 validate=_selector(validate, custom),
@@ -226,9 +209,8 @@ def _refuse_idle(
             )
     if serializer is not None and not stores:
         raise ValueError(
-            "serializer means nothing with store_body=False, where no result is stored. "
-            "Type store_body=True, or leave "
-            "serializer out."
+            "serializer means nothing with StatusOnly(), where no result is stored. "
+            "Leave one of them out."
         )
 
 

@@ -1,4 +1,4 @@
-"""An exception as bytes and back, for `keep_exceptions`, `undo_on` and what steps keep.
+"""An exception as bytes and back, for `keep_exceptions`, `UndoOn` and what steps keep.
 
 Usually it is stored by its class, its args and its attributes, and rebuilt without calling its
 `__init__`. If that cannot be, because an attribute cannot be stored or its class is not Python's,

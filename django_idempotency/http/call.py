@@ -72,7 +72,7 @@ Finish = Callable[[Any], HttpResponseBase]
 #: Makes the response to a problem of a request.
 Respond = Callable[[Problem, HttpRequest], HttpResponseBase]
 
-#: Asks `on_takeover` about a call that has taken its record over. Returns the response to a call
+#: Asks `OnTakeover` about a call that has taken its record over. Returns the response to a call
 #: whose view does not run.
 Decide = Callable[["Call"], HttpResponseBase | None]
 
@@ -122,7 +122,7 @@ class Call(GuardedCall[HttpResponseBase]):
         `respond` makes the response to a problem. `ask_again` repeats the view's access checks
         before a replay, and `refuses` asks whether what stands before the view would refuse the
         request. `document` is the request as extensions see it, if there are any. `decide` asks
-        `on_takeover`, and `finish` completes a response that it has found, as the view would.
+        `OnTakeover`, and `finish` completes a response that it has found, as the view would.
         `selected`: has the project chosen the key from the payload?
         """
         # The request refers to us: a strong reference would keep it, and its uploads, until garbage
@@ -130,7 +130,7 @@ class Call(GuardedCall[HttpResponseBase]):
         self._request = weakref.ref(request)
         self.plan = plan
         self.terms = plan.terms
-        self.patience = plan.patience
+        self.patience = plan.terms.wait
         self._respond = respond
         self._ask_again = ask_again
         self.finish = finish
@@ -263,7 +263,7 @@ class Call(GuardedCall[HttpResponseBase]):
         original = original_request(self.operation.record)
         stored = rebuild(verdict.outcome, spoken=self.spoken, original=original)
         if meters.active:
-            self.count(outcome_of_verdict(verdict, self.operation))  # also if on_replay raises
+            self.count(outcome_of_verdict(verdict, self.operation))  # also if OnReplay raises
         response: HttpResponseBase = (
             stored
             if self.terms.on_replay is None
@@ -276,7 +276,7 @@ class Call(GuardedCall[HttpResponseBase]):
         return response
 
     def _current(self, stored: HttpResponse, outcome: Outcome, original: str) -> HttpResponseBase:
-        """Return what `on_replay` makes of a stored response, marked as that one is."""
+        """Return what `OnReplay` makes of a stored response, marked as that one is."""
         assert self.terms.on_replay is not None, "see _replay()"
         current: object = self.terms.on_replay(self.request, stored)
         if current is stored:
@@ -284,7 +284,8 @@ class Call(GuardedCall[HttpResponseBase]):
             return stored
         if not isinstance(current, HttpResponseBase):
             raise ConfigurationError(
-                f"on_replay returned {current!r}. Return the response that it gets, or another one."
+                f"OnReplay: the function returned {current!r}. Return the response that it gets, "
+                "or another one."
             )
         response = current if self.finish is None else self.finish(current)
         render(response)

@@ -104,11 +104,6 @@ class Plan:
         return self.terms.guarantee is Guarantee.LEASE
 
     @cached_property
-    def patience(self) -> float:
-        """How long a request waits for a busy record (seconds)."""
-        return self.terms.wait if self.terms.on_busy == "wait" else 0.0
-
-    @cached_property
     def issue(self) -> Callable[..., Ticket]:
         """What makes the tickets of its requests: it takes the fields that differ."""
         return issuing(self.terms)

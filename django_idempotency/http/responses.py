@@ -224,7 +224,7 @@ def _is_of_response(name: str, *, csrf: str) -> bool:
     return not ours
 
 
-def _stream(response: Any, policy: Policy, limit: int) -> bytes | Missing:
+def _stream(response: Any, policy: Resolved, limit: int) -> bytes | Missing:
     """Buffer a file of known, small length, or any stream if the policy says so; otherwise leave it
     alone.
     """
@@ -243,7 +243,7 @@ def _stream(response: Any, policy: Policy, limit: int) -> bytes | Missing:
     return b"".join(head)
 
 
-def is_buffered(response: Any, policy: Policy, limit: int) -> bool:
+def is_buffered(response: Any, policy: Resolved, limit: int) -> bool:
     """Is a stream read into memory, to be stored?"""
     if is_private(response):
         return False
@@ -268,15 +268,15 @@ def report_not_stored(
     _TOLD.add(view)
     if is_private(response):
         why = (
-            'it says "no-store". Leave that out, or type store_body=False in the policy if it '
-            "is a secret"
+            'it says "no-store". Leave that out, or type extensions=[StatusOnly()] in the '
+            "policy if it is a secret"
         )
     elif response.streaming and getattr(response, "is_async", False):
         why = "it is an async stream. Return an HttpResponse"
     elif response.streaming and not is_buffered(response, policy, limit):
         why = (
-            "it is a stream. Type buffer_stream=True in the policy if it fits into memory, or "
-            "return an HttpResponse"
+            "it is a stream. Type extensions=[BufferedStreams()] in the policy if it fits into "
+            "memory, or return an HttpResponse"
         )
     else:
         why = (

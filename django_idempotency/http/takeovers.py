@@ -1,4 +1,4 @@
-"""What `on_takeover` decides about a request, and how the request ends by that."""
+"""What `OnTakeover` decides about a request, and how the request ends by that."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ logger = logging.getLogger("django_idempotency")
 
 
 class Takeover(Deciding):
-    """The argument of a policy's `on_takeover`: an earlier request crashed and may have done part
-    of the work.
+    """The argument of the function of `OnTakeover`: an earlier request crashed and may have done
+    part of the work.
 
     The hook returns `run()`, `found(response)` or `hold()`. An exception that it raises goes to the
     client as one of the view does, and decides nothing: the next request after the lease asks
@@ -71,7 +71,7 @@ class Found(NamedTuple):
 
 
 def decide(call: Call) -> HttpResponseBase | None:
-    """Ask `on_takeover` about a request that has just taken its record over.
+    """Ask `OnTakeover` about a request that has just taken its record over.
 
     Return what it gets; `None`: its view runs.
 
@@ -92,7 +92,7 @@ def decide(call: Call) -> HttpResponseBase | None:
 
 
 def _asked(takeover: Takeover, hook: Any) -> Any:
-    """Return what `on_takeover` returns."""
+    """Return what the project's function returns."""
     return async_to_sync(hook)(takeover) if iscoroutinefunction(hook) else hook(takeover)
 
 
@@ -117,7 +117,8 @@ def _found(call: Call, decision: Any, takeover: Takeover) -> Found | None:
             logger.error(said, held.method, held.path, shortened(held.key))
             return Found(OutcomeKind.HELD.outcome(), HELD_FOR, None)
     raise ConfigurationError(
-        f"on_takeover returned {decision!r}. Return takeover.run(), .found(response) or .hold()."
+        f"OnTakeover: the function returned {decision!r}. Return takeover.run(), .found(response) "
+        "or .hold()."
     )
 
 

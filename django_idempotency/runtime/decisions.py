@@ -1,4 +1,4 @@
-"""What `on_takeover` may decide, for requests and for calls."""
+"""What `OnTakeover` may decide, for requests and for calls."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class Question:
 
 
 class Deciding(Question, OperationHandle):
-    """The argument of `on_takeover`: an earlier owner crashed and may have done part of the work.
+    """The argument of what `on_takeover` and `OnTakeover` ask: an earlier owner crashed and may
+    have done part of the work.
 
     Return `run()` if the work's external effects carry a derived key, or did not happen.
     """

@@ -16,7 +16,7 @@ except ImportError:  # Django 5.2: the package django-tasks
 
 @task()
 @idempotent_function(
-    key="order_id", validate="[amount, currency]", keep_exceptions=Declined, on_busy="wait"
+    key="order_id", validate="[amount, currency]", keep_exceptions=Declined, wait=5
 )
 def charge_order(
     order_id: str, user_id: int, amount: int, currency: str = "eur", card: str = "tok_visa"
@@ -29,7 +29,7 @@ def charge_order(
 
 
 @task()
-@idempotent_function(key="order_id", guarantee="lease", keep_exceptions=Declined, on_busy="wait")
+@idempotent_function(key="order_id", guarantee="lease", keep_exceptions=Declined, wait=5)
 async def acharge_order(
     order_id: str, user_id: int, amount: int, currency: str = "eur", card: str = "tok_visa"
 ) -> int:

@@ -34,9 +34,17 @@ from rest_framework.viewsets import (
     ViewSetMixin,
 )
 
-from django_idempotency import Policy, idempotency_exempt, idempotent
+from django_idempotency import (
+    LongestRun,
+    OnTakeover,
+    Policy,
+    StatusOnly,
+    idempotency_exempt,
+    idempotent,
+)
 from django_idempotency.checks import routes
 from django_idempotency.contrib.limits import Suspect
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.core.records import MISSING
 from django_idempotency.engine.extensions import Extension
 from django_idempotency.http.markers import view_class
@@ -506,14 +514,14 @@ def test_atomic_is_the_innermost_stores_to_give(
         ({"ttl": 0.5}, 'make "CLAIM_LEASE" (1) shorter'),  # CLAIM_LEASE is 1
         ({"store": "outsid"}, "It has 'default', 'outside'. Type one"),
         ({"store": "outside"}, 'guarantee="lease"'),
-        ({"on_takeover": print}, 'guarantee="lease"'),
-        ({"longest_run": 600}, 'guarantee="lease"'),
+        ({"extensions": [OnTakeover(print)]}, 'guarantee="lease"'),
+        ({"extensions": [LongestRun(600)]}, 'guarantee="lease"'),
         # LEASE is 30.
         (
-            {"longest_run": 30, "guarantee": "lease"},
-            "make longest_run longer than lease",
+            {"extensions": [LongestRun(30)], "guarantee": "lease"},
+            "make LongestRun longer than lease",
         ),
-        ({"undo_on": [LookupError]}, 'guarantee="lease"'),
+        ({"extensions": [UndoOn(LookupError)]}, 'guarantee="lease"'),
         ({"lease": 60}, 'guarantee="lease"'),
     ],
 )
@@ -541,7 +549,7 @@ def test_a_policy_that_cannot_be_kept(
 
 def test_results_of_steps_under_a_policy_that_stores_none(check: Check) -> None:
     """E133: a step's result is stored until the operation has ended, so it must be sealed."""
-    view = with_policy(undo_on=[LookupError], guarantee="lease", store_body=False)
+    view = with_policy(extensions=[UndoOn(LookupError), StatusOnly()], guarantee="lease")
     assert "ENCRYPTION_KEYS" in check(view)["E133"]
 
 
@@ -569,19 +577,19 @@ class Impossible(Extension):
         return None if says("ttl") is MISSING else "It is not possible. Leave it out."
 
 
-def test_a_plan_that_does_not_compile(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_does_not_compile(check: Check) -> None:
     """What no other check knows is found by compiling the plan of each route."""
-    with monkeypatch.context() as patch:
-        patch.setattr(Policy, "left_out", staticmethod(lambda _: MISSING))
-        view = idempotent(extensions=[Impossible()])(plain)
+    view = idempotent(extensions=[Impossible()])(plain)
     assert "It is not possible" in check(view)["E035"] + routes.check_routes()[0].msg
 
 
 def test_what_clients_that_share_a_scope_share(check: Check, configure: Configure) -> None:
     """A refusal would name another's request."""
     configure(ANONYMOUS="shared")
-    with pytest.raises(ValueError, match="refuse=False"):
-        idempotent(extensions=[Suspect("body.card", refuse=True)])(plain)
+    assert list(check(idempotent(extensions=[Suspect("body.card", refuse=True)])(plain))) == [
+        "E035"
+    ]
+    assert "refuse=False" in routes.check_routes()[0].msg
     assert check(idempotent(extensions=[Suspect("body.card")])(plain)) == {}
 
 

@@ -12,9 +12,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from pytest_django import Settings
 
-from django_idempotency import conf
+from django_idempotency import OnTakeover, conf
 from django_idempotency.checks.settings import check_environment, check_scope, check_settings
 from django_idempotency.contrib.limits import Suspect
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.core.dialects import Draft
 from django_idempotency.testing import override_idempotency
 from tests.support.dialects import DIALECTS, changed
@@ -33,8 +34,8 @@ MALFORMED = [
     ("ttl", 5, "E002", 'Did you mean "TTL"'),  # a field of Policy is in capitals here
     ("GUARANTY", "atomic", "E002", 'Did you mean "GUARANTEE"'),
     ("STORAGE", {}, "E002", 'Did you mean "STORE'),
-    (7, 7, "E002", "The settings are STORES, HEADER"),
-    (None, 7, "E002", "The settings are STORES, HEADER"),
+    (7, 7, "E002", "Type one of these: STORES, HEADER"),
+    (None, 7, "E002", "Type one of these: STORES, HEADER"),
     # ---- exemptions
     ("EXEMPT", "namespace:admin", "E068", '"EXEMPT": ["namespace:admin"'),
     ("EXEMPT", ["admin"], "E068", '"module:shop.webhooks"'),
@@ -43,7 +44,7 @@ MALFORMED = [
     # ---- flags
     ("REQUIRED", "yes", "E003", '"REQUIRED": False'),
     ("REQUIRED", 1, "E003", "REQUIRED is True, False or"),
-    ("BUFFER_STREAM", None, "E003", '"BUFFER_STREAM": False'),
+    ("BUFFER_STREAM", True, "E002", "extensions=[BufferedStreams()]"),
     # ---- durations
     ("TTL", 0, "E003", '"TTL": 86400'),
     ("TTL", -1, "E003", '"TTL": 86400'),
@@ -65,14 +66,15 @@ MALFORMED = [
     ("CLAIM_LEASE", 86400, "E087", 'make "CLAIM_LEASE" (86400) shorter than ttl'),
     ("LIFETIME", "1d", "E003", '"LIFETIME": 86400'),
     ("LIFETIME", timedelta(minutes=1), "E003", "more than a minute"),
-    ("WAIT", -5, "E003", '"WAIT": 5'),
-    ("WAIT", {}, "E003", '"WAIT": 5'),
+    ("WAIT", -5, "E003", '"WAIT": 0'),
+    ("WAIT", {}, "E003", '"WAIT": 0'),
     # ---- one of a few words
     ("GUARANTEE", "exactly-once", "E003", '"atomic" or "lease"'),
     ("GUARANTEE", None, "E003", '"GUARANTEE": "atomic"'),
     ("GUARANTEE", ["atomic"], "E003", '"GUARANTEE": "atomic"'),
     ("ANONYMOUS", "allow", "E003", '"refuse" or "shared"'),
-    ("ON_BUSY", "queue", "E003", '"reject" or "wait"'),
+    ("ON_BUSY", "wait", "E002", "wait=5, so many seconds"),
+    ("SEEN_FOR", 600, "E002", "extensions=[Tombstones(7 * 86400)]"),
     ("ON_FAILURE", False, "E003", '"free", "hold" or "forget"'),
     ("ON_STORE_FAILURE", "half", "E003", '"closed" or "open"'),
     # ---- functions, and dotted paths to them
@@ -363,17 +365,17 @@ def test_a_hook_that_is_never_asked(configure: Configure) -> None:
 
     Policies with a lease may have their own.
     """
-    configure(ON_TAKEOVER="builtins.print")
+    configure(EXTENSIONS=[OnTakeover(print)])
     assert 'guarantee="lease"' in said(check_settings())["E087"]
-    configure(ON_TAKEOVER="builtins.print", GUARANTEE="lease")
+    configure(EXTENSIONS=[OnTakeover(print)], GUARANTEE="lease")
     assert not check_settings()
 
 
 def test_exceptions_on_which_nothing_is_undone(configure: Configure) -> None:
     """E087: the guarantee of the settings has no undo. Policies with a lease may name their own."""
-    configure(UNDO_ON=[LookupError])
+    configure(EXTENSIONS=[UndoOn(LookupError)])
     assert 'guarantee="lease"' in said(check_settings())["E087"]
-    configure(UNDO_ON=[LookupError], GUARANTEE="lease")
+    configure(EXTENSIONS=[UndoOn(LookupError)], GUARANTEE="lease")
     assert not check_settings()
 
 
@@ -428,7 +430,7 @@ WELL_FORMED: list[dict[str, Any]] = [
     {"PROBLEM_DOCS": None},
     {"DERIVE_SECRET": b"\x00\xff" * 8, "DERIVE_SECRET_FALLBACKS": ("old", b"older")},
     {
-        "SCOPE": "tests.checks.backends.not_a_store",
+        "SCOPE": "builtins.repr",
         "FINGERPRINT": "raw",
         "KEEP": {404},
         "HEADERS": ["Location"],
@@ -441,17 +443,17 @@ WELL_FORMED: list[dict[str, Any]] = [
     {
         "REQUIRED": True,
         "ANONYMOUS": "shared",
-        "ON_BUSY": "wait",
+        "WAIT": 5,
         "ON_FAILURE": "hold",
         "ON_STORE_FAILURE": "open",
     },
-    {"METHODS": {"POST"}, "MAX_BODY": 0, "BUFFER_STREAM": True},
+    {"METHODS": {"POST"}, "MAX_BODY": 0, "EXTENSIONS": ["django_idempotency.BufferedStreams"]},
     {"PROFILE": "stripe"},
     {"PROFILE": changed(Draft, max_length=64)},
     {"PROFILE": "django_idempotency.contrib.dialects.Square"},
     {"PROFILE": "default", "HEADER": "X-Key"},
     {"KEY": "[user, body.order_id]", "FINGERPRINT": "body.amount"},
-    {"KEY": "tests.checks.backends.not_a_store", "FINGERPRINT": 'headers."content-digest"'},
+    {"KEY": "builtins.repr", "FINGERPRINT": 'headers."content-digest"'},
     {"KEY": lambda request: request.path, "FINGERPRINT": "from_json(body.order).amount"},
 ]
 

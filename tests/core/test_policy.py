@@ -9,12 +9,24 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.test import override_settings
 
+from django_idempotency import (
+    BufferedStreams,
+    LongestRun,
+    OnReplay,
+    OnTakeover,
+    StatusOnly,
+    Tombstones,
+    conf,
+    idempotent_function,
+)
 from django_idempotency.contrib.limits import FreshKeys, Suspect
 from django_idempotency.contrib.observe import OBSERVE
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.core.dialects import Draft
 from django_idempotency.core.policy import FIELDS as DECLARED
-from django_idempotency.core.policy import Policy, seconds
+from django_idempotency.core.policy import RENAMED, Policy, seconds
 from django_idempotency.core.records import MISSING, Guarantee
 from django_idempotency.engine.extensions import Extension
 from tests.support.dialects import DIALECTS
@@ -43,20 +55,10 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
         ],
         "a positive number of seconds (or a timedelta), at most ten years",
     ),
-    "seen_for": (
-        [0, 5, timedelta(days=7)],
-        [-5, None, False, "1d"],
-        "0, or a positive number of seconds",
-    ),
     "lease": (
         [30, timedelta(seconds=30)],
         [0, -1, None, "30", False],
         "a positive number of seconds",
-    ),
-    "longest_run": (
-        [None, 600, timedelta(hours=1)],
-        [0, -1, "600", True],
-        "at most ten years, or None",
     ),
     "guarantee": (
         ["atomic", "lease", Guarantee.LEASE],
@@ -111,32 +113,18 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
         [-1, 1.5, "64k", True],
         "a number of bytes, 0 or more, or None",
     ),
-    "store_body": ([True, False], [None, 0], "True or False"),
     "max_request_body": (
         [None, 0, 1 << 25],
         [-1, 1.5, "32M", True],
         "a number of bytes, 0 or more, or None",
     ),
-    "buffer_stream": ([True, False], [None, 0], "True or False"),
-    "on_busy": (["reject", "wait"], ["block", None, True], '"reject" or "wait"'),
-    "wait": ([5, timedelta(seconds=5)], [0, -5, None, True], "a positive number of seconds"),
+    "wait": ([0, 5, timedelta(seconds=5)], [-5, None, False], "0, or a positive number of seconds"),
     "on_failure": (["free", "hold", "forget"], ["release", None], '"free", "hold" or "forget"'),
     "on_store_failure": (["closed", "open"], ["fail", None, False], '"closed" or "open"'),
     "authorize_replay": (
         [None, max],
         [True, "path.to.function"],
         "a function of request and outcome, or None",
-    ),
-    "on_replay": (
-        [None, max],
-        [True, "path.to.function"],
-        "a function of request and response, or None",
-    ),
-    "on_takeover": ([None, max], [True, "path.to.function"], "a function of a takeover, or None"),
-    "undo_on": (
-        [(), [ValueError], (ValueError, KeyError)],
-        [None, ValueError, ["ValueError"], [SystemExit], [ValueError()]],
-        "classes of exceptions",
     ),
     "extensions": (
         [(), [FreshKeys("60/m")], (Suspect("body.card"), Extension())],
@@ -184,12 +172,11 @@ def test_every_field_has_its_row() -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), rows(0))
-def test_accepted(name: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accepted(name: str, value: Any) -> None:
     """A valid value is kept as it was given.
 
     Beside what it has an effect, `test_contradictions` says.
     """
-    monkeypatch.setattr(Policy, "left_out", staticmethod(lambda _: MISSING))
     policy = Policy(**{name: value})
     assert dict(policy.given()) == {name: value}
 
@@ -231,13 +218,94 @@ def test_lease_and_ttl(lease: Any, ttl: Any, fits: bool) -> None:
             Policy(lease=lease, ttl=ttl)
 
 
-@pytest.mark.parametrize("longest_run", [30, timedelta(seconds=29)])
-def test_a_run_that_is_as_short_as_the_lease(longest_run: Any) -> None:
+@pytest.mark.parametrize("longest", [30, timedelta(seconds=29)])
+def test_a_run_that_is_as_short_as_the_lease(longest: Any) -> None:
     """A lease that is never renewed needs no longest run."""
-    with pytest.raises(ValueError, match="make longest_run longer than lease"):
-        Policy(lease=30, longest_run=longest_run)
-    Policy(lease=30, longest_run=31)
-    Policy(longest_run=longest_run)
+    with pytest.raises(ValueError, match="make LongestRun longer than lease"):
+        Policy(lease=30, extensions=[LongestRun(longest)])
+    Policy(lease=30, extensions=[LongestRun(31)])
+    Policy(extensions=[LongestRun(longest)])
+
+
+#: Option → good values, bad values, and what the refusal says to write.
+OPTIONS: dict[Any, tuple[list[Any], list[Any], str]] = {
+    Tombstones: (
+        [None, 5, timedelta(days=7)],
+        [-5, 0, False, "1d"],
+        "at most ten years, or None",
+    ),
+    LongestRun: (
+        [None, 600, timedelta(hours=1)],
+        [0, -1, "600", True],
+        "at most ten years, or None",
+    ),
+    OnReplay: ([None, max], [True, "path.to.function"], "a sync function of request and response"),
+    OnTakeover: ([None, max], [True, "path.to.function"], "a function of a takeover, or None"),
+    UndoOn: (
+        [ValueError, KeyError],
+        ["ValueError", SystemExit, ValueError()],
+        "classes of exceptions",
+    ),
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.__name__)
+def test_an_option(option: Any) -> None:
+    """It stands in a policy, or says what to write instead; and a policy has one of each."""
+    good, bad, expected = OPTIONS[option]
+    for value in good:
+        made = option(value)
+        policy = Policy(extensions=[made])
+        for term, chosen in made.terms.items():
+            assert policy.set_by_extension(term) is chosen
+            with pytest.raises(ValueError, match=f"says {term} a second time"):
+                Policy(extensions=[made, option(value)])
+    for value in bad:
+        with pytest.raises((TypeError, ValueError), match=re.escape(expected)):
+            option(value)
+
+
+def test_a_response_of_which_only_the_status_is_stored() -> None:
+    """No other bound, and no stream, has an effect beside that."""
+    with pytest.raises(ValueError, match=r"StatusOnly\(\)\]\) says max_body a second"):
+        Policy(extensions=[StatusOnly()], max_body=9)
+    with pytest.raises(ValueError, match=r"BufferedStreams\(\)\]\) says buffer_stream a"):
+        Policy(extensions=[StatusOnly(), BufferedStreams()])
+    Policy(extensions=[StatusOnly(False), BufferedStreams()], max_body=9)
+    with override_settings(IDEMPOTENCY={"EXTENSIONS": [StatusOnly()]}):
+        assert not conf.resolve(Policy()).store_body
+        assert conf.resolve(Policy(extensions=[StatusOnly(False)])).store_body
+
+
+@pytest.mark.parametrize("option", [LongestRun(600), OnTakeover(print), UndoOn(KeyError)], ids=repr)
+def test_an_option_without_effect(option: Any) -> None:
+    """It needs a lease, whoever says that there is none."""
+    with pytest.raises(ValueError, match=r"means nothing with .* Type guarantee=\"lease\""):
+        Policy(guarantee="atomic", extensions=[option])
+    policy = Policy(extensions=[option])
+    with pytest.raises(ValueError, match="means nothing with"):
+        conf.resolve(policy)
+    with override_settings(IDEMPOTENCY={"GUARANTEE": "lease"}):
+        conf.resolve(policy)
+    with override_settings(IDEMPOTENCY={"EXTENSIONS": [option]}):
+        assert option not in conf.resolve(Policy(guarantee="atomic")).extensions
+        assert option in conf.resolve(Policy(guarantee="lease")).extensions
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_a_field_that_is_one_no_more(name: str) -> None:
+    """Its error says what to type, of a policy and of a function, which has two of its own."""
+    says = re.escape(f"no field {name} any more. Type {RENAMED[name]}")
+    given: dict[str, Any] = {name: None}
+    with pytest.raises(TypeError, match=says):
+        Policy(**given)
+    if name in ("on_replay", "on_takeover"):
+        return
+    refused: Any = idempotent_function
+    with pytest.raises(
+        TypeError, match=re.escape(f"takes no {name} any more. Type {RENAMED[name]}")
+    ):
+        refused(**given)
 
 
 @pytest.mark.parametrize("key", ["body.order_id", str])
@@ -284,7 +352,7 @@ def test_callables_are_not_called() -> None:
         keep=never,
         headers=never,
         authorize_replay=never,
-        on_takeover=never,
+        extensions=[OnReplay(never), OnTakeover(never)],
     )
 
 

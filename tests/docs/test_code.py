@@ -12,6 +12,7 @@ from django_idempotency import conf, idempotent_function
 from django_idempotency.contrib.batches import aprocess_batch, process_batch
 from django_idempotency.contrib.steps.durable import execution
 from django_idempotency.core.policy import FIELDS
+from django_idempotency.functions.decorator import OF_POLICY
 
 from .pages import ROOT, Block, blocks, pages
 
@@ -25,6 +26,7 @@ KEYWORDS = {
         for function in (execution, idempotent_function, process_batch, aprocess_batch)
     },
 }
+KEYWORDS["idempotent_function"] |= OF_POLICY
 #: Place → a block of Python, and the same for drawings.
 EXAMPLES = {
     f"{page.relative_to(ROOT).as_posix()}:{block.line}": block

@@ -6,9 +6,8 @@ import inspect
 import re
 
 from django_idempotency import idempotent_function
-from django_idempotency.core.records import MISSING
 from django_idempotency.functions import CurrentOperation, Handle
-from django_idempotency.functions.decorator import Guarded
+from django_idempotency.functions.decorator import OF_POLICY, Guarded
 from django_idempotency.runtime.app_extensions import extended
 
 from .pages import code, table, text
@@ -26,18 +25,17 @@ def test_every_field() -> None:
     """Fields of its own are in the order of the code, with their defaults; those of a policy are
     named before.
     """
-    own, policys = {}, set()
-    for parameter in list(inspect.signature(idempotent_function).parameters.values())[1:]:
-        if parameter.default is MISSING:
-            policys.add(parameter.name)
-        else:
-            own[parameter.name] = str(parameter.default)
+    own = {
+        parameter.name: str(parameter.default)
+        for parameter in inspect.signature(idempotent_function).parameters.values()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and parameter.name != "expires_after"
+    }
     shown = {
         code(field): code(default).strip('"') for field, default, _ in table(PAGE, "## Fields")
     }
     assert list(shown.items()) == list(own.items())
     said = text(PAGE).partition("## Fields")[2].partition("| field |")[0]
-    assert set(re.findall(r"`(\w+)`", said)) - {"Policy", "ttl"} == policys
+    assert set(re.findall(r"`(\w+)`", said)) - {"Policy", "ttl", "expires_after"} == OF_POLICY
 
 
 def test_every_member() -> None:

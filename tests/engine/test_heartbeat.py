@@ -101,7 +101,7 @@ def test_a_silent_owner_is_overtaken(world: World) -> None:
 
 
 def test_work_that_runs_for_too_long(world: World, calls: list[int]) -> None:
-    """After `longest_run` its lease is renewed no more: it ends, the work learns of it, and another
+    """After its longest run its lease is renewed no more: it ends, the work learns of it, and another
     takes over.
     """
     stuck = world.operation(longest_run=100.0)
@@ -112,7 +112,7 @@ def test_work_that_runs_for_too_long(world: World, calls: list[int]) -> None:
     world.seconds += 1
     assert stuck.is_lost()
     world.heartbeat.beat(world.seconds)
-    assert "longest_run" in str(stuck.lost)
+    assert "LongestRun" in str(stuck.lost)
     assert isinstance(world.operation().open(), Execute)
     stuck.settle(Ending(WorkResult.KEPT, Outcome(status=201), succeeded=True))
     assert world.events == ["claimed", "busy", "lost", "taken_over"]

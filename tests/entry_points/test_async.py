@@ -19,7 +19,7 @@ from django.urls import path
 from django.utils.functional import SimpleLazyObject
 from django.views import View
 
-from django_idempotency import idempotent
+from django_idempotency import BufferedStreams, idempotent
 from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
@@ -71,7 +71,7 @@ def rows() -> Iterator[str]:
     yield f"{Effect.objects.create(label='row', idempotency_key='', attempt=0).pk}"
 
 
-@idempotent(guarantee="lease", buffer_stream=True)
+@idempotent(guarantee="lease", extensions=[BufferedStreams()])
 async def streamed(request: HttpRequest) -> StreamingHttpResponse:
     return StreamingHttpResponse(rows())
 

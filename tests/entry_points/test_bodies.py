@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.test import Client, override_settings
 
-from django_idempotency import Policy
+from django_idempotency import BufferedStreams, Policy, StatusOnly
 from django_idempotency.conf import resolve
 from django_idempotency.core.records import Status
 from django_idempotency.http import responses
@@ -146,7 +146,7 @@ def test_work_whose_response_is_not_stored_never_runs_again(
 
 #: Kind → what the log says of it at the first request.
 SAID = {
-    "stream": "it is a stream. Type buffer_stream=True",
+    "stream": "it is a stream. Type extensions=[BufferedStreams()]",
     "large": "it is longer than 65,536 bytes",
     "large-file": "it is a stream",
     "no-store": 'it says "no-store"',
@@ -169,7 +169,7 @@ def test_the_log_says_at_the_first_request_that_a_response_is_not_stored(
     assert SAID[kind] in said[0]
 
 
-@override_settings(IDEMPOTENCY={"STORE_BODY": False})
+@override_settings(IDEMPOTENCY={"EXTENSIONS": [StatusOnly()]})
 def test_what_is_not_to_be_stored_is_not_reported(
     ask: Caller, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +179,7 @@ def test_what_is_not_to_be_stored_is_not_reported(
     assert not [record for record in caplog.records if "is not stored" in record.getMessage()]
 
 
-@override_settings(IDEMPOTENCY={"BUFFER_STREAM": True})
+@override_settings(IDEMPOTENCY={"EXTENSIONS": [BufferedStreams()]})
 def test_a_stream_may_be_buffered(ask: Caller) -> None:
     """A stream may be buffered: it is produced under the guard, and replayed."""
     first = content(ask("stream"))
@@ -188,7 +188,7 @@ def test_a_stream_may_be_buffered(ask: Caller) -> None:
     assert effects() == 1
 
 
-@override_settings(IDEMPOTENCY={"BUFFER_STREAM": True, "MAX_BODY": 65_536})
+@override_settings(IDEMPOTENCY={"EXTENSIONS": [BufferedStreams()], "MAX_BODY": 65_536})
 def test_a_stream_longer_than_the_limit_reaches_the_first_caller_whole(ask: Caller) -> None:
     """It is still a stream after the limit; a retry learns that it was not stored."""
     assert len(content(ask("large-stream"))) == WITHOUT_BODY["large-stream"][1]

@@ -38,8 +38,8 @@ def slow(request: HttpRequest) -> HttpResponse:
 
 urlpatterns = [
     path("reject/", idempotent()(slow)),
-    path("wait/", idempotent(on_busy="wait", wait=15)(slow)),
-    path("lease-wait/", idempotent(on_busy="wait", wait=15, guarantee="lease")(slow)),
+    path("wait/", idempotent(wait=15)(slow)),
+    path("lease-wait/", idempotent(wait=15, guarantee="lease")(slow)),
     path("open/", idempotent(on_store_failure="open")(slow)),
 ]
 
@@ -88,7 +88,7 @@ def test_a_duplicate_is_refused_at_once(user: User, connect: Connect) -> None:
 def test_a_duplicate_may_wait(
     user: User, connect: Connect, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With on_busy="wait" it gets the replay as soon as there is one, in a process of any size."""
+    """With wait=5 it gets the replay as soon as there is one, in a process of any size."""
     monkeypatch.setattr("threading.active_count", lambda: 1)
     first_sender, second_sender = connect(url, user), connect(url, user)
     answers: list[Any] = []

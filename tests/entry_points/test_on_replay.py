@@ -1,4 +1,4 @@
-"""`on_replay` makes what a replay sends of the stored response: by any entry point, and marked as
+"""`OnReplay` makes what a replay sends of the stored response: by any entry point, and marked as
 any replay is.
 """
 
@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from django_idempotency import Policy, idempotent
+from django_idempotency import OnReplay, Policy, idempotent
 from django_idempotency.contrib.dialects import PayPal
 from django_idempotency.contrib.publishing.policies import published
 from django_idempotency.errors import ConfigurationError, ReplayRefused
@@ -56,7 +56,9 @@ def posted(key: str = "k") -> HttpRequest:
 
 
 def terms(on_replay: Any, **given: Any) -> dict[str, Any]:
-    return {"profile": PayPal(), "scope": lambda request: "client", "on_replay": on_replay, **given}
+    extensions = [OnReplay(on_replay)]
+    scope = lambda request: "client"  # noqa: E731
+    return {"profile": PayPal(), "scope": scope, "extensions": extensions, **given}
 
 
 def plain(on_replay: Any, **given: Any) -> Send:
@@ -142,7 +144,7 @@ def test_what_is_no_response() -> None:
     """It says what to return."""
     send = plain(lambda request, response: {"id": 1})
     send()
-    with pytest.raises(ConfigurationError, match="on_replay returned"):
+    with pytest.raises(ConfigurationError, match="OnReplay: the function returned"):
         send()
 
 
@@ -157,7 +159,7 @@ def test_the_client_may_have_lost_its_access() -> None:
 
 def test_it_is_published() -> None:
     """Clients are told that a replay may differ from the first response, and how."""
-    assert published(Policy(profile=PayPal(), on_replay=as_it_is_now))["replays"] == {
+    assert published(Policy(profile=PayPal(), extensions=[OnReplay(as_it_is_now)]))["replays"] == {
         "marker": {"name": "Idempotent-Replayed", "value": "true"},
         "statuses": {"201": 200},
         "body": "current",

@@ -1,4 +1,4 @@
-"""How long a key is remembered, and what of: `seen_for`, `on_failure="forget"`, and profiles whose
+"""How long a key is remembered, and what of: `Tombstones`, `on_failure="forget"`, and profiles whose
 keys are an endpoint's.
 """
 
@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.test import Client, override_settings
 from django.urls import path
 
-from django_idempotency import Policy, idempotent, idempotent_function
+from django_idempotency import Policy, Tombstones, idempotent, idempotent_function
 from django_idempotency.contrib.publishing.by_key import IdempotencyKeyView
 from django_idempotency.core.dialects import Dialect
 from django_idempotency.errors import KeyExpired
@@ -47,7 +47,7 @@ def charge(request: HttpRequest, **_: Any) -> HttpResponse:
 
 
 urlpatterns = [
-    path("seen/", idempotent(ttl=DAY, seen_for=7 * DAY)(charge)),
+    path("seen/", idempotent(ttl=DAY, extensions=[Tombstones(7 * DAY)])(charge)),
     path("seen/before/", idempotent(ttl=DAY)(charge)),
     path("forget/", idempotent(on_failure="forget")(charge)),
     path("per/<int:pk>/", idempotent(profile=PerEndpoint())(charge)),
@@ -75,13 +75,13 @@ def code(response: Any) -> tuple[int, str]:
     return response.status_code, response.json()["code"]
 
 
-# ----------------------------------------------------------------------------------------- seen_for
+# -------------------------------------------------------------------------------------- tombstones
 
 
 def test_a_key_that_was_seen(send: Send) -> None:
     """After its `ttl` it is refused, whatever the body is, and runs nothing.
 
-    After `seen_for` it is new.
+    After `Tombstones` it is new.
     """
     assert send("/seen/").status_code == send("/seen/").status_code == 201
     elapse(DAY)
@@ -101,7 +101,7 @@ def test_a_response_with_a_ttl_of_its_own(user: User) -> None:
     def pay(order: int) -> int:
         return order
 
-    with override_settings(IDEMPOTENCY={"SEEN_FOR": 3600}):
+    with override_settings(IDEMPOTENCY={"EXTENSIONS": [Tombstones(3600)]}):
         assert [pay(1), pay(1)] == [1, 1]
         elapse(61)
         with pytest.raises(KeyExpired):
@@ -111,7 +111,7 @@ def test_a_response_with_a_ttl_of_its_own(user: User) -> None:
 
 
 def test_a_record_of_an_earlier_policy(send: Send) -> None:
-    """Its response is replayed until its own retention ends: deploying `seen_for` loses none."""
+    """Its response is replayed until its own retention ends: deploying `Tombstones` loses none."""
     assert send("/seen/").status_code == 201
     record = IdempotencyRecord.objects.get()
     IdempotencyRecord.objects.update(

@@ -1,4 +1,4 @@
-"""`on_takeover`: the project says how far a crashed request came, before its retry runs."""
+"""`OnTakeover`: the project says how far a crashed request came, before its retry runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rest_framework.decorators import api_view, authentication_classes
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from django_idempotency import Policy, idempotent
+from django_idempotency import OnTakeover, Policy, idempotent
 from django_idempotency.contrib.dialects import PayPal
 from django_idempotency.contrib.publishing.by_key import IdempotencyKeyView
 from django_idempotency.core.interventions import released
@@ -49,7 +49,7 @@ FOUND = {"id": "ch_1"}
 
 
 class Hook:
-    """An `on_takeover`: returns what the test has chosen, and lists what it was asked about."""
+    """Asked by `OnTakeover`: returns what the test has chosen, and lists what it was asked about."""
 
     def __init__(self) -> None:
         self.asked: list[Takeover] = []
@@ -87,7 +87,7 @@ async def aplain(request: HttpRequest) -> HttpResponse:
     return JsonResponse({"attempt": handle.attempt}, status=201)
 
 
-@idempotent(guarantee="lease", on_takeover=hook)
+@idempotent(guarantee="lease", extensions=[OnTakeover(hook)])
 class Plain(View):
     def post(self, request: HttpRequest) -> HttpResponse:
         return plain(request)
@@ -95,7 +95,7 @@ class Plain(View):
 
 class Rest(APIView):
     authentication_classes = (SessionAuthentication,)
-    idempotency = Policy(guarantee="lease", on_takeover=hook)
+    idempotency = Policy(guarantee="lease", extensions=[OnTakeover(hook)])
 
     def post(self, request: Any) -> Response:
         return Response(charge(request._request), status=201)
@@ -103,7 +103,7 @@ class Rest(APIView):
 
 class AsyncRest(AsyncAPIView):
     authentication_classes = (SessionAuthentication,)
-    idempotency = Policy(guarantee="lease", on_takeover=hook)
+    idempotency = Policy(guarantee="lease", extensions=[OnTakeover(hook)])
 
     async def post(self, request: Any) -> Response:
         return Response({"attempt": request._request.idempotency.attempt}, status=201)
@@ -117,18 +117,18 @@ ninja = NinjaAPI(urls_namespace="takeovers", auth=django_auth)
 
 
 @ninja.post("/ninja/")
-@idempotent(guarantee="lease", on_takeover=hook)
+@idempotent(guarantee="lease", extensions=[OnTakeover(hook)])
 def operation(request: HttpRequest) -> dict[str, Any]:
     return charge(request)
 
 
 @ninja.post("/async-ninja/")
-@idempotent(guarantee="lease", on_takeover=hook)
+@idempotent(guarantee="lease", extensions=[OnTakeover(hook)])
 async def async_operation(request: HttpRequest) -> dict[str, Any]:
     return {"attempt": request.idempotency.attempt}  # type: ignore[attr-defined]
 
 
-GUARD = idempotent(guarantee="lease", on_takeover=hook)
+GUARD = idempotent(guarantee="lease", extensions=[OnTakeover(hook)])
 
 
 def mixed(cls: Any) -> Any:
@@ -140,10 +140,10 @@ def mixed(cls: Any) -> Any:
 
 urlpatterns = [
     path("decorator/", GUARD(plain)),
-    path("async-hook/", idempotent(guarantee="lease", on_takeover=ahook)(plain)),
+    path("async-hook/", idempotent(guarantee="lease", extensions=[OnTakeover(ahook)])(plain)),
     path("class/", Plain.as_view()),
     path("async/", GUARD(aplain)),
-    path("async-both/", idempotent(guarantee="lease", on_takeover=ahook)(aplain)),
+    path("async-both/", idempotent(guarantee="lease", extensions=[OnTakeover(ahook)])(aplain)),
     path("mixin/", mixed(Rest)),
     path("adrf/", mixed(AsyncRest)),
     path(
@@ -161,13 +161,18 @@ urlpatterns = [
         "middleware/permitted/",
         permission_required("payments.add_charge", raise_exception=True)(plain),
     ),
-    path("large/", idempotent(guarantee="lease", on_takeover=hook, max_body=3)(plain)),
+    path("large/", idempotent(guarantee="lease", extensions=[OnTakeover(hook)], max_body=3)(plain)),
     path(
         "mine/",
-        idempotent(guarantee="lease", on_takeover=hook, authorize_replay=lambda *_: False)(plain),
+        idempotent(
+            guarantee="lease", extensions=[OnTakeover(hook)], authorize_replay=lambda *_: False
+        )(plain),
     ),
-    path("paypal/", idempotent(guarantee="lease", on_takeover=hook, profile=PayPal())(plain)),
-    path("atomic/", idempotent(on_takeover=hook)(plain)),
+    path(
+        "paypal/",
+        idempotent(guarantee="lease", extensions=[OnTakeover(hook)], profile=PayPal())(plain),
+    ),
+    path("atomic/", idempotent(extensions=[OnTakeover(hook)])(plain)),
     path("nothing/", idempotent(guarantee="lease")(plain)),
     path("", ninja.urls),
     path("keys/<path:key>", IdempotencyKeyView.as_view()),
@@ -186,7 +191,7 @@ ENTRY_POINTS = {
 def settings_of_the_project(settings: Any) -> None:
     hook.asked.clear()
     hook.decide = lambda takeover: takeover.run()
-    settings.IDEMPOTENCY = {"GUARANTEE": "lease", "ON_TAKEOVER": f"{__name__}.hook"}
+    settings.IDEMPOTENCY = {"GUARANTEE": "lease", "EXTENSIONS": [OnTakeover(hook)]}
 
 
 Send = Callable[..., Any]
@@ -441,7 +446,7 @@ def test_a_contradiction(user: User) -> None:
     it all.
     """
     with pytest.raises(ValueError, match='guarantee="lease"'):
-        idempotent(guarantee="atomic", on_takeover=hook)
+        idempotent(guarantee="atomic", extensions=[OnTakeover(hook)])
     client = Client()
     client.force_login(user)
     with (

@@ -23,7 +23,7 @@ from pytest_django import Settings
 from sentry_sdk.serializer import serialize
 
 import django_idempotency
-from django_idempotency import idempotent, signals
+from django_idempotency import OnReplay, idempotent, signals
 from django_idempotency.contrib.at_rest.sealed import Keyring
 from django_idempotency.contrib.limits import Suspect
 from django_idempotency.core import rules
@@ -91,17 +91,17 @@ HOOKS: dict[str, Any] = {
     "realm": hook("realm", lambda request: "shop"),
     "fingerprint": hook("fingerprint", lambda request: request.body),
     "keep": hook("keep"),
-    "on_replay": hook("on_replay", lambda request, response: response),
     "authorize_replay": hook("authorize_replay", lambda request, response: True),
 }
+RENDER = OnReplay(hook("on_replay", lambda request, response: response))
 urlpatterns = [
-    path("atomic/", idempotent(**HOOKS)(view)),
-    path("lease/", idempotent(guarantee="lease", **HOOKS)(view)),
+    path("atomic/", idempotent(extensions=[RENDER], **HOOKS)(view)),
+    path("lease/", idempotent(guarantee="lease", extensions=[RENDER], **HOOKS)(view)),
     path(
         "selected/",
         idempotent(
             key="body.card",
-            extensions=[Suspect(hook("suspect", lambda request: request.body))],
+            extensions=[RENDER, Suspect(hook("suspect", lambda request: request.body))],
             **HOOKS,
         )(view),
     ),
@@ -252,7 +252,7 @@ def test_a_failure_of_a_replay(watch: Watch, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"ON_BUSY": "queue"},
+        {"ON_FAILURE": "queue"},
         {"PROFILE": "nobody's"},
         {"STORE": "elsewhere"},
         {"ENCRYPTION_KEYS": [ENCRYPTION_KEY, ENCRYPTION_KEY]},

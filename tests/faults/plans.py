@@ -20,7 +20,7 @@ from pathlib import Path
 
 #: The points at which a request can be met, in the order in which it reaches them.
 POINTS = (
-    "asking",  # in on_takeover
+    "asking",  # in OnTakeover
     "claimed",  # the claim is committed, the guard is not open
     "guarded",  # the record is locked
     "writing",  # before the view's first write

@@ -20,6 +20,7 @@ from django.db import connection, connections
 from django.utils import timezone
 
 from django_idempotency import idempotent_function
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.contrib.steps.rules import StepState
 from django_idempotency.engine.borders import Border, watched_by
@@ -40,7 +41,7 @@ DONE = Counter(["reserve", "pay"])
 UNDONE = Counter(["reserve", "pay", "undo reserve", "undo pay"])
 
 
-@idempotent_function(key="card", guarantee="lease", undo_on=[SoldOut])
+@idempotent_function(key="card", guarantee="lease", extensions=[UndoOn(SoldOut)])
 def book_badly(card: str) -> list[Any]:
     """Fail behind all steps: the caller knows, and never calls again."""
     saga(card)

@@ -60,7 +60,7 @@ def test_a_living_owner_is_not_taken_over(
 @pytest.mark.parametrize(
     "point",
     [
-        "asking",  # while on_takeover asks
+        "asking",  # while OnTakeover asks
         "settling",  # it has found the response, which is not stored
     ],
 )

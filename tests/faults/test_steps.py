@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from django_idempotency import idempotent_function
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.contrib.steps.intervening import undo_by_hand
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.contrib.steps.rules import StepState
@@ -93,12 +94,12 @@ def saga(card: str) -> list[Any]:
     ]
 
 
-@idempotent_function(key="card", guarantee="lease", undo_on=[SoldOut])
+@idempotent_function(key="card", guarantee="lease", extensions=[UndoOn(SoldOut)])
 def book(card: str) -> list[Any]:
     return saga(card)
 
 
-@idempotent_function(key="card", guarantee="lease", undo_on=[SoldOut])
+@idempotent_function(key="card", guarantee="lease", extensions=[UndoOn(SoldOut)])
 def book_in_vain(card: str) -> list[Any]:
     saga(card)
     raise SoldOut

@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 
 from django_idempotency import idempotent_function
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.engine.borders import Border, watched_by
 from django_idempotency.errors import InProgress
 from django_idempotency.functions import current_operation
@@ -46,7 +47,7 @@ def pay(card: str, *, idempotency_key: str) -> list[str]:
     return receipt
 
 
-@idempotent_function(key="card", guarantee="lease", lease=1, undo_on=[SoldOut])
+@idempotent_function(key="card", guarantee="lease", lease=1, extensions=[UndoOn(SoldOut)])
 def pay_once(card: str) -> list[Any]:
     run = current_operation()
     assert run is not None

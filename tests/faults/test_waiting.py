@@ -1,4 +1,4 @@
-"""`on_busy="wait"` on gunicorn as people start it: single-threaded workers, and threads that are
+"""`wait=5` on gunicorn as people start it: single-threaded workers, and threads that are
 made on demand.
 """
 

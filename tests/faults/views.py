@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from django_idempotency import idempotent
+from django_idempotency import OnTakeover, idempotent
 from django_idempotency.rest_framework import IdempotentViewMixin
 from testproject.payments.models import Charge, Effect
 from testproject.payments.work import Attempt
@@ -70,7 +70,7 @@ def by_headers(request: HttpRequest) -> JsonResponse:
 
 
 @csrf_exempt
-@idempotent(on_busy="wait", wait=PATIENCE)
+@idempotent(wait=PATIENCE)
 def waiting(request: HttpRequest) -> JsonResponse:
     return JsonResponse(charge(request), status=201)
 
@@ -99,7 +99,7 @@ def look_first(takeover: Any) -> Any:
 
 
 @csrf_exempt
-@idempotent(guarantee="lease", lease=SHORT_LEASE, on_takeover=look_first)
+@idempotent(guarantee="lease", lease=SHORT_LEASE, extensions=[OnTakeover(look_first)])
 def looked_up(request: HttpRequest) -> JsonResponse:
     return JsonResponse(charge(request), status=201)
 

@@ -23,7 +23,7 @@ from django.utils.decorators import method_decorator
 from jmespath import Options
 from jmespath.functions import signature
 
-from django_idempotency import idempotent_function
+from django_idempotency import LongestRun, idempotent_function
 from django_idempotency.contrib.batches.messages import DeadLetter, disposition
 from django_idempotency.core.canonical import digest
 from django_idempotency.core.expressions import Expression, Functions
@@ -281,7 +281,6 @@ def test_a_call_inside_itself(is_async: bool, clock: Clock) -> None:
     terms: dict[str, Any] = {
         "key": "order",
         "key_prefix": "charge",
-        "on_busy": "wait",
         "wait": 60,
         "lease": 30,
     }
@@ -395,7 +394,7 @@ def test_one_thread_waits_for_another(memory: MemoryStore, monkeypatch: pytest.M
     runs = Runs(lambda order: order)
     running, asked = threading.Event(), threading.Event()
 
-    @idempotent_function(on_busy="wait", wait=20, key_prefix="charge")
+    @idempotent_function(wait=20, key_prefix="charge")
     def charge(order: int) -> Any:
         running.set()
         assert asked.wait(20)
@@ -419,7 +418,7 @@ def test_tasks() -> None:
     async def main() -> None:
         runs = 0
 
-        @idempotent_function(on_busy="wait", wait=20, key_prefix="charge")
+        @idempotent_function(wait=20, key_prefix="charge")
         async def charge(order: int) -> int:
             nonlocal runs
             runs += 1
@@ -641,9 +640,9 @@ def test_derived_keys_while_disabled(guard: Any) -> None:
     ("terms", "settings", "seconds"),
     [
         ({}, {}, inf),
-        ({"longest_run": timedelta(minutes=10)}, {}, 600),
-        ({}, {"LONGEST_RUN": 600}, 600),
-        ({"longest_run": None}, {"LONGEST_RUN": 600}, inf),
+        ({"extensions": [LongestRun(timedelta(minutes=10))]}, {}, 600),
+        ({}, {"EXTENSIONS": [LongestRun(600)]}, 600),
+        ({"extensions": [LongestRun(None)]}, {"EXTENSIONS": [LongestRun(600)]}, inf),
     ],
 )
 def test_a_longest_run(

@@ -203,7 +203,7 @@ def test_cancellation_of_a_call_that_waits() -> None:
     async def main() -> None:
         started, end = asyncio.Event(), asyncio.Event()
 
-        @idempotent_function(on_busy="wait", wait=600, key_prefix="charge")
+        @idempotent_function(wait=600, key_prefix="charge")
         async def charge(order: int) -> str:
             started.set()
             await end.wait()

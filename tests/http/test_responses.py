@@ -13,7 +13,7 @@ from django.http.response import BadHeaderError, HttpResponseBase
 from django.test import override_settings
 from django.utils import translation
 
-from django_idempotency import Policy
+from django_idempotency import BufferedStreams, Policy, StatusOnly
 from django_idempotency.conf import resolve
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import MISSING, Outcome
@@ -141,7 +141,7 @@ def test_a_stream_may_be_buffered(count: int) -> None:
             yield b"12345"
 
     response = StreamingHttpResponse(chunks())
-    outcome = captured(response, buffer_stream=True, max_body=15)
+    outcome = captured(response, extensions=[BufferedStreams()], max_body=15)
     assert outcome.body == (b"12345" * count if count <= 3 else MISSING)
     assert len(taken) == min(count, 4)
     assert response.getvalue() == b"12345" * count
@@ -358,16 +358,18 @@ def test_a_replay_has_data_as_a_response_of_rest_framework() -> None:
 
 
 def test_what_mints_secrets() -> None:
-    """With `store_body=False` the status is stored, and only headers that are named: Location may
+    """With `StatusOnly()` the status is stored, and only headers that are named: Location may
     be the secret.
     """
     response = HttpResponse(
         b"secret", status=201, headers={"Location": "/secret/", "X-Key-Id": "7"}
     )
-    assert captured(response, store_body=False) == Outcome(status=201, body=MISSING)
-    named = captured(response, store_body=False, headers=["x-key-id"])
+    assert captured(response, extensions=[StatusOnly()]) == Outcome(status=201, body=MISSING)
+    named = captured(response, extensions=[StatusOnly()], headers=["x-key-id"])
     assert named.headers == (("X-Key-Id", "7"),)
-    by_function = captured(response, store_body=False, headers=lambda name: name == "location")
+    by_function = captured(
+        response, extensions=[StatusOnly()], headers=lambda name: name == "location"
+    )
     assert by_function.headers == (("Location", "/secret/"),)
 
 

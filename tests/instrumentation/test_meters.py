@@ -19,7 +19,7 @@ from django.test import Client
 from django.urls import path
 from pytest_django.fixtures import Settings
 
-from django_idempotency import idempotent, idempotent_function
+from django_idempotency import OnReplay, idempotent, idempotent_function
 from django_idempotency.checks.settings import check_settings
 from django_idempotency.contrib.observe import OBSERVE
 from django_idempotency.contrib.outbox import send
@@ -41,7 +41,7 @@ __all__ = ["connect", "entry_point"]  # fixtures
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 
-@idempotent(guarantee="lease", anonymous="shared", on_busy="wait", wait=5)
+@idempotent(guarantee="lease", anonymous="shared", wait=5)
 def waiting(request: HttpRequest) -> HttpResponse:
     return JsonResponse({}, status=201)
 
@@ -71,7 +71,7 @@ def order(request: HttpRequest, number: int) -> HttpResponse:
     return JsonResponse({}, status=201)
 
 
-@idempotent(anonymous="shared", on_replay=lambda request, response: 1 / 0)
+@idempotent(anonymous="shared", extensions=[OnReplay(lambda request, response: 1 / 0)])
 def broken_replay(request: HttpRequest) -> HttpResponse:
     return JsonResponse({}, status=201)
 

@@ -30,8 +30,9 @@ from rest_framework.routers import APIRootView, SimpleRouter
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
-from django_idempotency import Policy, idempotency_exempt, idempotent
+from django_idempotency import OnTakeover, Policy, Tombstones, idempotency_exempt, idempotent
 from django_idempotency.checks.guards import GuardKind, terms
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.http.exchange import HEADER
 from django_idempotency.rest_framework import IdempotentViewMixin
@@ -327,9 +328,9 @@ def test_names_and_terms() -> None:
 
 
 def test_exceptions_by_their_names() -> None:
-    assert terms(Policy(guarantee="lease", undo_on=[ConfigurationError]))["undo_on"] == [
-        "django_idempotency.errors.ConfigurationError"
-    ]
+    assert terms(Policy(guarantee="lease", extensions=[UndoOn(ConfigurationError)]))[
+        "extensions"
+    ] == ["UndoOn(ConfigurationError)"]
 
 
 def test_a_route_that_only_observes(settings: Settings) -> None:
@@ -415,11 +416,12 @@ def test_a_pipeline_is_green_beside_an_exempt_webhook(settings: Settings) -> Non
 
 def test_durations_for_people(settings: Settings) -> None:
     """A table shows a duration in units, and JSON in seconds."""
-    week = idempotent(ttl=timedelta(days=7), seen_for=timedelta(hours=36))(plain)
+    week = idempotent(ttl=timedelta(days=7), extensions=[Tombstones(timedelta(hours=36))])(plain)
     settings.ROOT_URLCONF.urlpatterns.append(path("kept/", week))
     out = StringIO()
     call_command("idempotency_routes", "kept", stdout=out)
-    assert "ttl=7d seen_for=1d12h" in out.getvalue()
+    shown = " ".join(out.getvalue().split())
+    assert "ttl=7d extensions=['Tombstones(1 day, 12:00:00)']" in shown
     assert listed("kept")[0]["terms"]["ttl"] == 604800
     assert '"ttl": 604800,' in json_of("kept")
 
@@ -447,7 +449,9 @@ def test_among_the_routes_of_others(settings: Settings) -> None:
     found.append(
         path(
             "profiled/",
-            idempotent(profile=DIALECTS["stripe"], on_takeover=print, guarantee="lease")(plain),
+            idempotent(
+                profile=DIALECTS["stripe"], extensions=[OnTakeover(print)], guarantee="lease"
+            )(plain),
         )
     )
     paths = [row["path"] for row in listed()]

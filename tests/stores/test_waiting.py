@@ -1,4 +1,4 @@
-"""`on_busy="wait"` on real databases: on the row's lock if there is one, and never longer than
+"""`wait=5` on real databases: on the row's lock if there is one, and never longer than
 requested.
 """
 

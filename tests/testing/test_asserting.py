@@ -24,7 +24,7 @@ from django.views.decorators.csrf import csrf_exempt
 from pytest_django import Settings
 from pytest_django.live_server_helper import LiveServer
 
-from django_idempotency import idempotency_exempt, idempotent, idempotent_function
+from django_idempotency import BufferedStreams, idempotency_exempt, idempotent, idempotent_function
 from django_idempotency.errors import InProgress
 from django_idempotency.testing import assert_idempotent, override_idempotency
 from testproject.payments.models import Effect
@@ -443,7 +443,7 @@ def refusing(request: HttpRequest) -> HttpResponse:
     return HttpResponse(status=400)
 
 
-@idempotent(buffer_stream=True)
+@idempotent(extensions=[BufferedStreams()])
 def streaming(request: HttpRequest) -> StreamingHttpResponse:
     return StreamingHttpResponse([effect().content])
 

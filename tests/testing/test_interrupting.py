@@ -10,6 +10,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from django_idempotency import idempotent_function
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.contrib.steps.rules import StepState
 from django_idempotency.errors import OperationCancelled
@@ -29,7 +30,7 @@ def _nothing_done() -> None:
     work.reset()
 
 
-@idempotent_function(key="card", guarantee="lease", lease=LEASE, undo_on=[Declined])
+@idempotent_function(key="card", guarantee="lease", lease=LEASE, extensions=[UndoOn(Declined)])
 def booking(card: str) -> Any:
     """Do one thing here, one elsewhere, and one as a block."""
     run = operation()

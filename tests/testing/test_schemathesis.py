@@ -24,7 +24,7 @@ from ninja import Schema, Status
 schemathesis = pytest.importorskip("schemathesis")
 from schemathesis.core.failures import FailureGroup  # noqa: E402
 
-from django_idempotency import idempotent  # noqa: E402
+from django_idempotency import OnReplay, idempotent  # noqa: E402
 from django_idempotency.contrib.ninja.openapi import NinjaAPI  # noqa: E402
 from django_idempotency.contrib.publishing.policies import published  # noqa: E402
 from django_idempotency.core.policy import Policy  # noqa: E402
@@ -60,7 +60,11 @@ def charge(request: HttpRequest, payload: Money) -> Any:
 
 
 @api.post("/captures", response={201: Money})
-@idempotent(scope=shared, profile=DIALECTS["paypal"], on_replay=lambda request, response: response)
+@idempotent(
+    scope=shared,
+    profile=DIALECTS["paypal"],
+    extensions=[OnReplay(lambda request, response: response)],
+)
 def capture(request: HttpRequest, payload: Money) -> Any:
     return Status(201, payload)
 
@@ -271,7 +275,7 @@ LIARS: dict[str, tuple[Callable[[HttpRequest], Any], Policy, dict[str, Any], str
         "a replay of 201 has 201, not 200",
     ),
     "another body": (
-        paying(on_replay=lambda request, response: JsonResponse({}, status=201)),
+        paying(extensions=[OnReplay(lambda request, response: JsonResponse({}, status=201))]),
         Policy(scope=shared),
         {},
         "a replay has another body",

@@ -299,7 +299,7 @@ async def aprocess_batch(
 ) -> BatchReport:
     """See process_batch(). At most `concurrency` records run at once; within an ordered group, one.
 
-    If two records share a key, the second is busy, or a replay with `on_busy="wait"`. Cancelling
+    If two records share a key, the second is busy, or a replay with `wait=5`. Cancelling
     the batch cancels the running calls, and waits until each has settled in its store.
     """
     if type(concurrency) is not int or concurrency < 1:

@@ -144,8 +144,8 @@ def _context(request: HttpRequest | None) -> dict[str, Any]:
 
 
 def adcp_replay(request: HttpRequest, response: HttpResponse) -> HttpResponse:
-    """Return a replay with the `context` of its own request, as AdCP wants it: for a policy's
-    `on_replay`.
+    """Return a replay with the `context` of its own request, as AdCP wants it: for
+    `OnReplay` of a policy.
     """
     try:
         body = json.loads(response.content)

@@ -17,7 +17,7 @@ FORM_FIELDS: dict[str, Any] = {
     "profile": Form(),
     "key_format": "issued",
     "required": True,
-    "on_busy": "wait",
+    "wait": 5,
 }
 #: The policy of a form whose view says no more.
 OF_FORMS = Policy(**FORM_FIELDS)
@@ -36,7 +36,7 @@ def idempotent_form(view: Any = MISSING, /, **fields: Any) -> Any:
 
     `{% idempotency_field %}` is in the form.
 
-    Short for `@idempotent(profile=Form(), key_format="issued", required=True, on_busy="wait")`,
+    Short for `@idempotent(profile=Form(), key_format="issued", required=True, wait=5)`,
     with any other field of `Policy`. See idempotent() for where it goes and what it raises.
     """
     decorate = idempotent(**{**FORM_FIELDS, **fields})

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import grpc
 from django.core.exceptions import ImproperlyConfigured
 
-from ... import conf
+from ... import OnTakeover, conf
 from ...core.policy import MIN_SHARED_KEY, Policy
 from ...errors import (
     ConfigurationError,
@@ -26,28 +26,13 @@ from ...errors import (
     ScopeRequired,
 )
 from ...functions.call import plan_of
-from ...functions.decorator import idempotent_function
+from ...functions.decorator import OF_POLICY, idempotent_function
 from ...functions.names import validate_key
 from ...functions.running import Answer
 from .statuses import REPLAYED, add_trailing
 
 #: The metadata that may hold the key.
 KEYS = ("x-idempotency-key", "idempotency-key")
-#: The fields of a policy that mean something here: those of a guarded function.
-FIELDS = {
-    *(
-        "required",
-        "ttl",
-        "guarantee",
-        "lease",
-        "store",
-        "on_busy",
-        "wait",
-        "on_failure",
-        "on_store_failure",
-    ),
-    *("longest_run", "max_body", "store_body", "on_takeover", "undo_on"),
-}
 _METHOD = re.compile(r"/[\w.]+/\w+")
 
 Methods = Mapping[str, Policy] | Callable[[str], Policy | None]
@@ -247,10 +232,14 @@ def guarded(method: str, policy: Policy, *, is_async: bool, shared: bool) -> Any
     Its result is the response as bytes.
     """
     given = dict(policy.given())
-    if strange := sorted(given.keys() - FIELDS):
+    if strange := sorted(given.keys() - OF_POLICY - {"ttl"}):
         raise ImproperlyConfigured(
             f"{method}: a method takes no {', '.join(strange)}. Leave it out of the policy."
         )
+    given["extensions"] = [
+        each for each in given.get("extensions", ()) if not isinstance(each, OnTakeover)
+    ]
+    given["on_takeover"] = policy.set_by_extension("on_takeover")
     if "ttl" in given:
         given["expires_after"] = given.pop("ttl")
 

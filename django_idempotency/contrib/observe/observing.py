@@ -34,7 +34,7 @@ from ... import conf
 from ...core import conclusions, rules
 from ...core.conclusions import Rollback, SettledState, WorkResult
 from ...core.hashing import derived_key, first_operation, record_id
-from ...core.policy import Policy, Resolved
+from ...core.policy import Resolved
 from ...core.records import MISSING, Guarantee, Outcome, Ticket
 from ...core.rules import Execute, Replay, Verdict
 from ...core.statuses import HeaderStatus
@@ -228,7 +228,7 @@ class Observation:
         return Outcome(response.status_code, (), b"" if kept else MISSING)
 
 
-def is_storable(response: Any, policy: Policy, limit: int) -> bool:
+def is_storable(response: Any, policy: Resolved, limit: int) -> bool:
     """Would `capture()` store the body, as far as can be told without reading a stream or
     rendering?
     """

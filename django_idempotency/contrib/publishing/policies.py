@@ -40,10 +40,9 @@ def published(policy: Policy, *, varies: bool = False) -> dict[str, Any]:
         **({"refused_for": iso_duration(terms.seen_for)} if terms.seen_for else {}),
         "scope": _scope(terms),
         "guarantee": terms.guarantee.value,
-        "busy": {
-            "then": terms.on_busy,
-            **({"wait": iso_duration(terms.wait)} if terms.on_busy == "wait" else {}),
-        },
+        "busy": {"then": "reject"}
+        if not terms.wait
+        else {"then": "wait", "wait": iso_duration(terms.wait)},
         "compared": _compared(terms),
         **_screening(terms),
         "remembered": _remembered(terms),
@@ -162,11 +161,7 @@ def _remembered(terms: Resolved) -> dict[str, Any]:
 def _compared(terms: Resolved) -> str:
     """Say what makes a request another one under the same key."""
     known = {"request": "request", "raw": "request", "headers": "headers"}
-    return (
-        known.get(terms.fingerprint, "selected")
-        if isinstance(terms.fingerprint, str)
-        else "selected"
-    )
+    return known.get(str(terms.fingerprint), "selected")
 
 
 def _replays(terms: Resolved) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...runtime.decisions import Question
+from .undo_on import UndoOn
 
-__all__ = ["InDoubt"]
+__all__ = ["InDoubt", "UndoOn"]
 
 
 @dataclass(frozen=True, slots=True)

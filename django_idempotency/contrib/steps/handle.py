@@ -256,8 +256,8 @@ class StepsHandle(OperationHandle):
         if not policy.store_body and sealing() is None:
             raise ConfigurationError(
                 "A step stores its result until the operation has ended, and the policy "
-                "says store_body=False: type "
-                "ENCRYPTION_KEYS, so that it is stored sealed, or leave the step or store_body out."
+                "says StatusOnly(): type "
+                "ENCRYPTION_KEYS, so that it is stored sealed, or leave the step or it out."
             )
         first = Step(
             run=UUID(bytes=bytes.fromhex(self._derive("steps"))[:16], version=5),

@@ -21,7 +21,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 
-from ... import conf
+from ... import OnReplay, conf
 from ...core.canonical import TooDeep, canonical_bytes
 from ...core.conclusions import WorkResult
 from ...core.dialects import Default, Dialect
@@ -353,12 +353,13 @@ def idempotent_tool_calls(
         def kept(response: Any) -> bool | WorkResult | None:
             return is_kept(response, atomic=conf.field(policy, "guarantee") == Guarantee.ATOMIC)
 
-        hooks = {"key": call_key, "fingerprint": call_digest, "keep": kept, "on_replay": renamed}
-        guarded: Callable[..., Any] = idempotent(**hooks, **fields, profile=Mcp)(view)
+        hooks = {"key": call_key, "fingerprint": call_digest, "keep": kept}
+        terms = {**fields, "extensions": [*fields.get("extensions", ()), OnReplay(renamed)]}
+        guarded: Callable[..., Any] = idempotent(**hooks, **terms, profile=Mcp)(view)
         # A call that has a key, and nobody whose it is, is refused.
-        keyed: Callable[..., Any] = idempotent(
-            **{**hooks, **fields, "required": True}, profile=Mcp
-        )(view)
+        keyed: Callable[..., Any] = idempotent(**{**hooks, **terms, "required": True}, profile=Mcp)(
+            view
+        )
         # What passes has no guard, but the transactions of ATOMIC_REQUESTS.
         same = {name: fields[name] for name in ("guarantee", "store") if name in fields}
         bare: Callable[..., Any] = idempotent(key=None, required=False, profile=Mcp, **same)(view)

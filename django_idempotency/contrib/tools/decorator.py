@@ -19,6 +19,7 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections
 
+from ... import Tombstones
 from ...core.dialects import takes
 from ...core.policy import Duration, Policy, seconds
 from ...core.records import Guarantee
@@ -170,7 +171,10 @@ class Tool:
         )
         self.terms: FunctionTerms = guarded.idempotency._terms  # noqa: SLF001 - ours
         if window is not None:  # of derived keys, which are as new when it has passed
-            policy = replace(self.terms.policy, seen_for=0)
+            policy = self.terms.policy
+            extensions = policy.given().get("extensions", ())
+            others = [each for each in extensions if not isinstance(each, Tombstones)]
+            policy = replace(policy, extensions=[*others, Tombstones(None)])
             self.derived = replace(self.terms, name=f"{self.terms.name}:derived", policy=policy)
 
     @functools.cached_property

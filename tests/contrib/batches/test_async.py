@@ -114,12 +114,12 @@ def test_an_async_iterable() -> None:
 
 
 def test_one_key_twice_at_once() -> None:
-    """The second is busy, or a replay with `on_busy="wait"`; the work runs once either way."""
+    """The second is busy, or a replay with `wait=5`; the work runs once either way."""
     work = Work()
     report = run(aprocess_batch([1, 1], handler_of(work)))
     assert outcomes(report) == {"succeeded": [0], "busy": [1]}
     assert report.busy[0].error.retry_in > 0
-    report = run(aprocess_batch([2, 2], handler_of(work, on_busy="wait", wait=20)))
+    report = run(aprocess_batch([2, 2], handler_of(work, wait=20)))
     assert outcomes(report) == {"succeeded": [0], "replayed": [1]}
     assert work.begun == [1, 2]
 

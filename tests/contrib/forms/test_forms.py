@@ -216,7 +216,7 @@ def test_under_the_middleware(browser: Client) -> None:
     terms = {
         "PROFILE": "django_idempotency.contrib.forms.Form",
         "KEY_FORMAT": "issued",
-        "ON_BUSY": "wait",
+        "WAIT": 5,
     }
     with override_settings(IDEMPOTENCY=terms, ROOT_URLCONF=__name__):
         fields = {**TEA, "idempotency_key": key_in(browser.get("/undecorated/"))}

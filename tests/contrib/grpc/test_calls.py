@@ -17,7 +17,8 @@ import grpc
 from grpc import StatusCode
 from pytest_django import Settings
 
-from django_idempotency import Policy
+from django_idempotency import OnTakeover, Policy, StatusOnly
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.core.records import Status
 from django_idempotency.errors import ScopeRequired, StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
@@ -196,7 +197,7 @@ def test_another_call_is_refused(client: Client) -> None:
 
 def test_exceptions_that_are_answers(serve: Serve, guarding: Any, shop: Shop) -> None:
     """Also where any exception is one, an abort is not: a replay could not repeat its status."""
-    client = serve(guarding(undo_on=(Exception,)))
+    client = serve(guarding(extensions=[UndoOn(Exception)]))
     assert [client(struct(do="abort")).code for _ in range(2)] == [StatusCode.NOT_FOUND] * 2
     assert [client(struct(do="raise"), key="b").code for _ in range(2)] == [StatusCode.UNKNOWN] * 2
     assert shop.runs == [1, 2, 1]
@@ -301,7 +302,7 @@ def test_the_store_is_away(
 
 def test_held(serve: Serve, guarding: Any, shop: Shop) -> None:
     """A takeover may hold what broke off: then a person decides, and no client need come back."""
-    client = serve(guarding(on_takeover=lambda takeover: takeover.hold()))
+    client = serve(guarding(extensions=[OnTakeover(lambda takeover: takeover.hold())]))
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(client, struct(do="wait"))
         assert shop.begun.wait(PATIENCE)
@@ -318,7 +319,7 @@ def test_held(serve: Serve, guarding: Any, shop: Shop) -> None:
 
 def test_a_response_that_is_not_stored(serve: Serve, guarding: Any, shop: Shop) -> None:
     """It was carried out, so it is not again."""
-    client = serve(guarding(store_body=False))
+    client = serve(guarding(extensions=[StatusOnly()]))
     assert client().value == 1
     assert client().problem == (StatusCode.ALREADY_EXISTS, "response-not-stored")
 

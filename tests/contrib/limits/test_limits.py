@@ -33,9 +33,10 @@ from rest_framework.authentication import SessionAuthentication
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from django_idempotency import Policy, idempotent, idempotent_function, signals
+from django_idempotency import OnTakeover, Policy, idempotent, idempotent_function, signals
 from django_idempotency.contrib.limits import FreshKeys, Suspect
 from django_idempotency.core.records import Status
+from django_idempotency.errors import ConfigurationError
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.rest_framework import IdempotentViewMixin
 from django_idempotency.runtime.registry import stores
@@ -684,8 +685,9 @@ def test_strangers_are_never_one(settings: Any) -> None:
     them are refused.
     """
     settings.IDEMPOTENCY = {"ANONYMOUS": "shared"}
-    with pytest.raises(ValueError, match="each other's requests"):
-        idempotent(**REFUSING)(plain)
+    request = RequestFactory().post("/charge/", headers={"Idempotency-Key": "k" * 20})
+    with pytest.raises(ConfigurationError, match="each other's requests"):
+        idempotent(**REFUSING)(plain)(request)
     assert effects() == 0
 
 
@@ -778,7 +780,7 @@ def test_neither_asks_a_cache(user: User, settings: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [LIMITED, REFUSING, {"guarantee": "lease", "on_takeover": print}]
+    "fields", [LIMITED, REFUSING, {"guarantee": "lease", "extensions": [OnTakeover(print)]}]
 )
 def test_a_request_is_not_kept(user: User, fields: dict[str, Any]) -> None:
     """What is noted about it does not keep it, and its uploads, until a garbage collection."""

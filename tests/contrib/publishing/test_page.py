@@ -13,6 +13,7 @@ from django.http import HttpRequest
 from django.test import Client, override_settings
 from django.urls import path
 
+from django_idempotency import OnTakeover
 from django_idempotency.contrib.limits import FreshKeys, Suspect
 from django_idempotency.contrib.publishing.policies import (
     iso_duration,
@@ -142,7 +143,10 @@ def test_what_slows_and_refuses_is_published() -> None:
         assert (
             not {"too-many-keys", "possible-duplicate", "operation-held"} & plain["problems"].keys()
         )
-    assert "operation-held" in published(Policy(guarantee="lease", on_takeover=print))["problems"]
+    assert (
+        "operation-held"
+        in published(Policy(guarantee="lease", extensions=[OnTakeover(print)]))["problems"]
+    )
 
 
 def test_problems_are_those_of_the_code() -> None:

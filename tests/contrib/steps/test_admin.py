@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from pytest_django import Settings
 
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.errors import OperationCancelled
 from django_idempotency.models import IdempotencyRecord
@@ -51,7 +52,7 @@ def section(client: Client) -> str:
 def give_up(**failing: Exception) -> None:
     PROVIDER.fails.update(charge=Declined(), **failing)
     with pytest.raises(Declined):
-        guarded(saga, undo_on=[Declined])("visa")
+        guarded(saga, extensions=[UndoOn(Declined)])("visa")
 
 
 def test_the_steps_in_order(boss: Client) -> None:  # noqa: F811 - the fixture

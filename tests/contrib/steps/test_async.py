@@ -8,6 +8,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from django_idempotency import idempotent_function
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.errors import ConfigurationError
 
@@ -57,7 +58,7 @@ def test_a_coroutine_continues(clock: Clock) -> None:
 
 def test_a_coroutine_gives_up(clock: Clock) -> None:
     """Undos may be coroutine functions, too."""
-    book = aguarded(booking, undo_on=[Declined])
+    book = aguarded(booking, extensions=[UndoOn(Declined)])
     PROVIDER.fails["book"] = Declined()
     with pytest.raises(Declined):
         book("visa")

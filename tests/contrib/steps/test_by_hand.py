@@ -14,6 +14,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from django_idempotency import conf
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.contrib.steps.intervening import UndoneByHand, undo_by_hand
 from django_idempotency.contrib.steps.journal import seal
 from django_idempotency.contrib.steps.models import Step
@@ -325,7 +326,7 @@ def test_what_has_no_steps(clock: Clock) -> None:
 
 def test_what_gave_up_itself(clock: Clock) -> None:
     """Its response stays what it was; a person may only be quicker than the command."""
-    book = guarded(saga, undo_on=[Declined])
+    book = guarded(saga, extensions=[UndoOn(Declined)])
     PROVIDER.fails.update(charge=Declined("no money"), release=TimeoutError())
     with pytest.raises(Declined):
         book("visa")

@@ -10,6 +10,7 @@ from django.core.management import CommandError
 from django.db import IntegrityError, OperationalError, connection, transaction
 
 from django_idempotency import idempotent_function
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.errors import (
     InProgress,
@@ -56,7 +57,7 @@ def ordering(card: str) -> Any:
 def test_a_callback_that_raises_after_the_commit(clock: Clock, error: Exception) -> None:
     """The step is done, whatever class its callback raises: what gives up undoes it."""
     RAISES.append(error)
-    book = guarded(ordering, undo_on=[type(error)])
+    book = guarded(ordering, extensions=[UndoOn(type(error))])
     with pytest.raises(type(error)):
         book("visa")
     assert len(work.labels()) == 2
@@ -106,7 +107,7 @@ def test_a_commit_without_a_response(
         return execute(sql, *rest)
 
     said: list[str] = []
-    book = guarded(ordering, undo_on=[kind])
+    book = guarded(ordering, extensions=[UndoOn(kind)])
     monkeypatch.setattr(connection, "commit", broken)
     with connection.execute_wrapper(seen), pytest.raises(kind):
         book("visa")
@@ -165,7 +166,7 @@ def test_what_is_cut_is_not_asked_about_at_once(clock: Clock) -> None:
     has no effect yet.
     """
     work.ANSWER.append(lambda asked: asked.run())
-    book = aguarded(cutting, undo_on=[asyncio.TimeoutError])
+    book = aguarded(cutting, extensions=[UndoOn(asyncio.TimeoutError)])
     for _ in range(2):
         with pytest.raises(asyncio.TimeoutError):
             book("visa")

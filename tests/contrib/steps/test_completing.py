@@ -14,6 +14,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from django_idempotency import idempotent_function
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.contrib.steps.completing import Completed, due
 from django_idempotency.contrib.steps.completing import complete as work_on
 from django_idempotency.contrib.steps.housekeeping import erase, purge
@@ -101,7 +102,7 @@ def test_what_nobody_can_finish_waits_or_is_undone(clock: Clock) -> None:
 
 def test_an_undo_is_tried_again(clock: Clock) -> None:
     """What could not be undone is undone later, once."""
-    book = guarded(saga, undo_on=[Declined])
+    book = guarded(saga, extensions=[UndoOn(Declined)])
     PROVIDER.fails.update(charge=Declined(), release=TimeoutError())
     with pytest.raises(Declined):
         book("visa")
@@ -169,7 +170,7 @@ def test_a_cancelled_operation_is_undone(clock: Clock) -> None:
 
 def test_purge_keeps_what_is_owed(clock: Clock) -> None:
     """Rows go when their retention is over, unless an undo of theirs has not been done."""
-    book = guarded(saga, undo_on=[Declined])
+    book = guarded(saga, extensions=[UndoOn(Declined)])
     PROVIDER.fails.update(charge=Declined(), release=TimeoutError())
     with pytest.raises(Declined):
         book("visa")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.contrib.steps.journal import STEPS
 from django_idempotency.errors import OperationCancelled
 from django_idempotency.instrumentation.meters import Metric
@@ -59,7 +60,7 @@ def test_undone(clock: Clock, counted: list[str]) -> None:
     """A kept exception is a failure, and each undo is counted."""
     PROVIDER.fails.update(charge=Declined(), release=TimeoutError())
     with pytest.raises(Declined):
-        guarded(saga, undo_on=[Declined])("visa")
+        guarded(saga, extensions=[UndoOn(Declined)])("visa")
     assert counted == ["executed", "executed", "failed", "not_undone", "undone"]
     PROVIDER.fails.clear()
     counted.clear()

@@ -43,7 +43,7 @@ def _open(settings: Any) -> Iterator[None]:
     END.clear()
     settings.IDEMPOTENCY = {
         "GUARANTEE": "lease",
-        "UNDO_ON": views.UNDO_ON,
+        "EXTENSIONS": [views.UNDO_ON],
         "ON_STORE_FAILURE": "open",
     }
     with stores.replaced("default", Away()):

@@ -11,6 +11,7 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.contrib.steps.housekeeping import purge
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.contrib.steps.rules import StepState
@@ -53,7 +54,7 @@ def test_an_exception_of_undo_on_is_no_proof(clock: Clock) -> None:
     def body(card: str) -> Any:
         return operation().step("charge", work.charge, 1, undo=work.refund, ask=work.found_out)
 
-    book = guarded(body, undo_on=[TimeoutError])
+    book = guarded(body, extensions=[UndoOn(TimeoutError)])
     PROVIDER.breaks["charge"] = TimeoutError()
     work.ANSWER.append(lambda asked: asked.found(PROVIDER.effects[asked.key]))
     with pytest.raises(TimeoutError):
@@ -74,7 +75,7 @@ def test_a_late_owner_undoes_nothing(clock: Clock) -> None:
             raise Crash
         return saga(card)
 
-    book = guarded(body, undo_on=[Declined])
+    book = guarded(body, extensions=[UndoOn(Declined)])
     with pytest.raises(Crash):
         book("visa")
     clock.go(31)

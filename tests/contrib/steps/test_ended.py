@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone, translation
 from pytest_django import Settings
 
-from django_idempotency.contrib.steps import admin, intervening
+from django_idempotency.contrib.steps import UndoOn, admin, intervening
 from django_idempotency.contrib.steps.actions import drive
 from django_idempotency.contrib.steps.completing import journal_of
 from django_idempotency.contrib.steps.intervening import newest_of
@@ -137,7 +137,7 @@ def test_what_gave_up_and_then_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A barrier whose writer died before the steps were unwatched: the undos that are owed are
     done.
     """
-    book = guarded(saga, undo_on=[Declined])
+    book = guarded(saga, extensions=[UndoOn(Declined)])
     PROVIDER.fails.update(charge=Declined(), release=TimeoutError())
     with pytest.raises(Declined):
         book("visa")

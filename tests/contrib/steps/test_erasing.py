@@ -12,7 +12,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from django_idempotency.contrib.steps import housekeeping
+from django_idempotency.contrib.steps import UndoOn, housekeeping
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.core.interventions import Intervention
 from django_idempotency.inspection.interventions import VERBS, intervene
@@ -97,7 +97,7 @@ def test_a_failed_call_leaves_nothing(settings: Any) -> None:
 def test_an_undo_that_is_owed_keeps_what_it_needs(settings: Any) -> None:
     """The command says so and fails, and when all is undone nothing is left."""
     settings.IDEMPOTENCY = {**LEASES, "STORE": "orm"}
-    book = guarded(saga, undo_on=[work.Declined])
+    book = guarded(saga, extensions=[UndoOn(work.Declined)])
     work.PROVIDER.fails.update(charge=work.Declined(), release=TimeoutError())
     with pytest.raises(work.Declined):
         book("visa")

@@ -27,6 +27,7 @@ from rest_framework.decorators import api_view, authentication_classes, permissi
 from rest_framework.response import Response
 
 from django_idempotency import idempotent, idempotent_function
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.core.interventions import Intervention, released
 from django_idempotency.core.records import OutcomeKind, kind_of
@@ -288,7 +289,9 @@ def test_sixty_days_of_undoing() -> None:
     """An undo that has its effect and then fails is repeated while its key is remembered, and then
     held; others go on.
     """
-    pay = idempotent_function(key="card", key_prefix="undos", undo_on=[ValueError])(saga_of)
+    pay = idempotent_function(key="card", key_prefix="undos", extensions=[UndoOn(ValueError)])(
+        saga_of
+    )
     WORLD.breaks.add("refund")
     with pytest.raises(ValueError):  # noqa: PT011 - of the saga
         pay("visa")

@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django import Settings
 
-from django_idempotency import idempotent_function
+from django_idempotency import StatusOnly, idempotent_function
 from django_idempotency.contrib.steps.housekeeping import erase
 from django_idempotency.contrib.steps.intervening import undo_by_hand
 from django_idempotency.contrib.steps.models import Step
@@ -129,7 +129,7 @@ def test_bytes_of_another_place(settings: Settings) -> None:
         book(CANARY)
 
 
-@idempotent_function(key="card", key_prefix="secret", store_body=False)
+@idempotent_function(key="card", key_prefix="secret", extensions=[StatusOnly()])
 def mint(card: str) -> str:
     """Return a secret that a step has made, which no process may keep."""
     run = operation()
@@ -161,7 +161,7 @@ def test_what_must_not_be_stored(settings: Settings) -> None:
         mint(CANARY)
 
 
-@idempotent_function(key="card", key_prefix="secret-undone", store_body=False)
+@idempotent_function(key="card", key_prefix="secret-undone", extensions=[StatusOnly()])
 def mint_undoable(card: str) -> str:
     """Return a secret of a step that can be undone."""
     charged = operation().step("charge", echo_elsewhere, card, undo=work.refund, ask=work.found_out)

@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 )
 
 from django_idempotency import idempotent_function
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.engine.borders import Border, watched_by
 from django_idempotency.errors import (
@@ -153,7 +154,7 @@ def find(asked: Any) -> Any:
     return asked.found([WORLD.card, asked.name]) if asked.key in PROVIDER.effects else asked.run()
 
 
-@idempotent_function(key="card", key_prefix="sequence", undo_on=[Declined])
+@idempotent_function(key="card", key_prefix="sequence", extensions=[UndoOn(Declined)])
 def sequence(card: str) -> list[Any]:
     results, run = [], operation()
     for number, name in enumerate(WORLD.code):

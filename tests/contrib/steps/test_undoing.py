@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.contrib.steps.journal import Journal
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.contrib.steps.rules import StepState
@@ -39,8 +40,8 @@ def states() -> list[str]:
 
 
 def test_on_a_named_exception(clock: Clock) -> None:
-    """An exception of `undo_on` undoes what was done, and is the result from then on."""
-    book = guarded(saga, undo_on=[Declined])
+    """An exception of `UndoOn` undoes what was done, and is the result from then on."""
+    book = guarded(saga, extensions=[UndoOn(Declined)])
     PROVIDER.fails["charge"] = Declined("no money")
     for _ in range(2):
         with pytest.raises(Declined, match="no money"):
@@ -102,7 +103,7 @@ def test_before_its_first_step(clock: Clock) -> None:
         raise TimeoutError
 
     sold_out: list[str] = []
-    book = guarded(body, undo_on=[Declined])
+    book = guarded(body, extensions=[UndoOn(Declined)])
     with pytest.raises(TimeoutError):
         book("visa")
     for _ in range(2):
@@ -115,7 +116,7 @@ def test_a_barrier_that_cannot_be_written(clock: Clock, monkeypatch: pytest.Monk
     """If the database is away when the work gives up, its exception is not the result: a retry
     undoes what was done.
     """
-    book = guarded(saga, undo_on=[Declined])
+    book = guarded(saga, extensions=[UndoOn(Declined)])
     PROVIDER.fails["charge"] = Declined()
     with monkeypatch.context() as away:
         away.setattr(Journal, "bar", lambda *_: (_ for _ in ()).throw(OperationalError))
@@ -159,7 +160,7 @@ def test_giving_up_without_any_step(clock: Clock) -> None:
         raise TimeoutError
 
     tried: list[str] = []
-    book = guarded(body, undo_on=[Declined])
+    book = guarded(body, extensions=[UndoOn(Declined)])
     for error in (TimeoutError, Declined):
         with pytest.raises(error):
             book("visa")
@@ -171,7 +172,7 @@ def test_an_undo_that_breaks_off(clock: Clock, dies: str) -> None:
     """The next attempt undoes the rest, under the same keys: each undo has one effect, and no step
     is repeated.
     """
-    book = guarded(saga, undo_on=[Declined])
+    book = guarded(saga, extensions=[UndoOn(Declined)])
     PROVIDER.fails["charge"] = Declined()
     (PROVIDER.fails if dies == "before" else PROVIDER.breaks)["release"] = Crash()
     with pytest.raises(Crash):
@@ -194,7 +195,7 @@ def test_an_undo_that_fails(clock: Clock) -> None:
     """The result is stored, the others are done, and the failed one waits for
     `idempotency_resume operations`.
     """
-    book = guarded(saga, undo_on=[Declined])
+    book = guarded(saga, extensions=[UndoOn(Declined)])
     PROVIDER.fails.update(charge=Declined(), release=TimeoutError())
     with pytest.raises(Declined):
         book("visa")
@@ -216,7 +217,7 @@ def test_a_late_owner_finds_the_barrier(clock: Clock) -> None:
             raise Crash
         raise Declined
 
-    book = guarded(body, undo_on=[Declined])
+    book = guarded(body, extensions=[UndoOn(Declined)])
     with pytest.raises(Crash):
         book("visa")
     clock.go(31)

@@ -43,7 +43,7 @@ ASYNC = [door for door in DOORS if "async" in door or "adrf" in door]
 def _settings(settings: Any) -> None:
     END.clear()
     BODY.clear()
-    settings.IDEMPOTENCY = {"GUARANTEE": "lease", "UNDO_ON": views.UNDO_ON}
+    settings.IDEMPOTENCY = {"GUARANTEE": "lease", "EXTENSIONS": [views.UNDO_ON]}
 
 
 @pytest.fixture

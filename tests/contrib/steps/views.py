@@ -20,13 +20,14 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import Policy, idempotent
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.rest_framework import IdempotentViewMixin
 
 from . import work
 from .work import Declined
 
-UNDO_ON = [Declined, Http404]
-LEASE: dict[str, Any] = {"guarantee": "lease", "undo_on": UNDO_ON}
+UNDO_ON = UndoOn(Declined, Http404)
+LEASE: dict[str, Any] = {"guarantee": "lease", "extensions": [UNDO_ON]}
 #: How the next call of the view ends, behind its steps: a status, or what it raises.
 END: list[int | BaseException] = []
 #: What it does instead of its two steps.

@@ -25,7 +25,7 @@ from mcp.server.mcpserver import Context, Image
 from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pytest_django import Settings
 
-from django_idempotency import idempotent_function, realm
+from django_idempotency import StatusOnly, Tombstones, idempotent_function, realm
 from django_idempotency.contrib.tools import authenticated, hints, idempotent_tool
 from django_idempotency.core.records import Status
 from django_idempotency.errors import ConfigurationError, KeyMissing, StoreUnavailable
@@ -173,7 +173,7 @@ def test_a_derived_key(made: Any, settings: Settings) -> None:
     """Equal calls of one caller are one until the window has passed since the first ended; a
     repetition does not prolong it.
     """
-    settings.IDEMPOTENCY = {"SEEN_FOR": 3600}
+    settings.IDEMPOTENCY = {"EXTENSIONS": [Tombstones(3600)]}
     shop = made(derived_for=30)
     assert [shop.call(key=None).replayed for _ in range(3)] == [False, True, True]
     assert not shop.call(2, key=None).replayed
@@ -202,11 +202,15 @@ def test_other_problems(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is a result with a word: its result was not stored, it is too old, a person looks, the
     store is away.
     """
-    shop = made(guarantee="lease", on_takeover=lambda takeover: takeover.hold(), store_body=False)
+    shop = made(
+        guarantee="lease",
+        on_takeover=lambda takeover: takeover.hold(),
+        extensions=[StatusOnly()],
+    )
     shop.call()
     record = IdempotencyRecord.objects.all()
     assert shop.call().said == ("response-not-stored", "look-first")
-    with override_settings(IDEMPOTENCY={"SEEN_FOR": 3600}):
+    with override_settings(IDEMPOTENCY={"EXTENSIONS": [Tombstones(3600)]}):
         now = timezone.now()
         record.update(completed_at=now - timedelta(hours=1), expires_at=now + timedelta(minutes=30))
         assert shop.call().said == ("key-expired", "look-first")

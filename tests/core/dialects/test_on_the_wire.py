@@ -15,7 +15,7 @@ from django.utils.http import http_date
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from django_idempotency import idempotent
+from django_idempotency import OnReplay, Tombstones, idempotent
 from django_idempotency.contrib.dialects import Repeatability
 from django_idempotency.contrib.dialects.commerce import ADCP_EXCLUDED, adcp_replay
 from django_idempotency.contrib.fingerprints.json import json_body
@@ -394,7 +394,7 @@ def test_a_replay_of_adcp_has_the_context_of_its_own_request(context: Any) -> No
         required=True,
         scope=lambda request: "buyer",
         fingerprint=json_body(exclude=ADCP_EXCLUDED),
-        on_replay=adcp_replay,
+        extensions=[OnReplay(adcp_replay)],
     )
     def buy(request: HttpRequest) -> HttpResponse:
         return JsonResponse({"id": 1, "context": json.loads(request.body)["context"]})
@@ -439,9 +439,9 @@ def test_a_conflict_of_adcp_says_little() -> None:
 def test_a_key_of_adcp_that_was_seen_and_has_expired() -> None:
     """For a minute after its `ttl` it is replayed, as AdCP has it for clocks that differ.
 
-    Then, with `seen_for`, it says so.
+    Then, with `Tombstones`, it says so.
     """
-    api = Api("adcp", ttl=60, seen_for=3600)
+    api = Api("adcp", ttl=60, extensions=[Tombstones(3600)])
     key = new_key(api.profile)
     api.send(key)
     store: Any = stores["default"]

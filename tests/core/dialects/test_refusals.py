@@ -270,21 +270,20 @@ def nothing() -> Any: ...
 
 #: Field → how many arguments it is called with.
 HOOKS = {
-    **dict.fromkeys(("scope", "realm", "key", "fingerprint", "keep", "headers", "on_takeover"), 1),
-    **dict.fromkeys(("authorize_replay", "on_replay"), 2),
+    **dict.fromkeys(("scope", "realm", "key", "fingerprint", "keep", "headers"), 1),
+    **dict.fromkeys(("authorize_replay",), 2),
 }
 
 
 @pytest.mark.parametrize(("field", "count"), HOOKS.items())
 def test_hooks_of_a_policy_that_would_fail_at_each_request(field: str, count: int) -> None:
     """Every function that a policy takes is asked whether it can be called as it will be."""
-    more: dict[str, Any] = {"guarantee": "lease"} if field == "on_takeover" else {}
     wrong: Any
     for wrong in (nothing, four):
         with pytest.raises(ValueError, match=f"Policy\\({field}=.*function of"):
-            Policy(**{field: wrong}, **more)
+            Policy(**{field: wrong})
     right: Any = (lambda one: one) if count == 1 else (lambda one, other: one)
-    assert getattr(Policy(**{field: right}, **more), field) is right
+    assert getattr(Policy(**{field: right}), field) is right
 
 
 def test_a_request_that_no_server_made() -> None:

@@ -17,6 +17,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import Policy
+from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.rest_framework import IdempotentViewMixin
 from testproject.payments.models import Effect
 
@@ -81,7 +82,7 @@ def find(asked: Any) -> Any:
 
 
 class Bookings(IdempotentViewMixin, APIView):
-    idempotency = Policy(guarantee="lease", lease=3, required=True, undo_on=[SoldOut])
+    idempotency = Policy(guarantee="lease", lease=3, required=True, extensions=[UndoOn(SoldOut)])
 
     def post(self, request: Request) -> Response:
         run: Any = request.idempotency  # type: ignore[attr-defined]

@@ -31,7 +31,7 @@ from ninja.streaming import JSONL
 from ninja.throttling import BaseThrottle
 from rest_framework.authtoken.models import Token
 
-from django_idempotency import idempotency_exempt, idempotent
+from django_idempotency import BufferedStreams, idempotency_exempt, idempotent
 from django_idempotency.core.records import Status as RecordStatus
 from django_idempotency.errors import ConfigurationError, InProgress, Problem, StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
@@ -215,7 +215,7 @@ def upload(request: HttpRequest, title: Form[str], paper: File[UploadedFile]) ->
 
 
 @api.post("/lines", response=JSONL[ChargeOut])
-@idempotent(buffer_stream=True)
+@idempotent(extensions=[BufferedStreams()])
 def lines(request: HttpRequest) -> Iterator[dict[str, int]]:
     effect = work(request)
     return ({"id": effect.pk, "amount": n} for n in range(3))

@@ -66,7 +66,7 @@ DIFFERENCES = (
         suite="idemkit",
         scenario="concurrent-same-key-exactly-once",
         missed=("step 1: also 409",),
-        here='One runs. With `on_busy="wait"` a quarter of a process\'s threads may wait, and '
+        here="One runs. With `wait=5` a quarter of a process's threads may wait, and "
         "always one; the others get 409 "
         "at once, and their retry gets the response. Waiting requests must not occupy all threads.",
     ),

@@ -14,7 +14,7 @@ from .steps import ANY, Scenario, Step, Wanted, Work
 
 _ONCE = Wanted(status=201, runs=1)
 _REPLAY = Wanted(status=201, runs=1, headers={MARKER: "true"})
-_WAITS: dict[str, Any] = {"on_busy": "wait", "wait": 20}
+_WAITS: dict[str, Any] = {"wait": 20}
 _TOOL: dict[str, Any] = {"key": "[origin, destination]"}
 _FLIGHT = {"origin": "SFO", "destination": "JFK"}
 
@@ -59,7 +59,7 @@ HTTP = (
                 )
             ),
         ),
-        terms={"on_busy": "wait", "wait": 0.05},
+        terms={"wait": 0.05},
     ),
     Scenario(
         name="crash-recovery-lease-expiry",

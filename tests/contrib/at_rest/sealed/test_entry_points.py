@@ -13,7 +13,7 @@ from django.core.management import call_command
 from django.test import Client
 from pytest_django import Settings
 
-from django_idempotency import idempotent_function
+from django_idempotency import StatusOnly, idempotent_function
 from django_idempotency.errors import ResponseNotStored
 from django_idempotency.models import IdempotencyRecord
 
@@ -96,12 +96,12 @@ def test_what_people_see(
 
 
 def test_a_function_that_mints_a_secret() -> None:
-    """With `store_body=False` its result is returned once, is not stored, and it does not run
+    """With `StatusOnly()` its result is returned once, is not stored, and it does not run
     again.
     """
     ran = []
 
-    @idempotent_function(key=lambda user: user, key_prefix="mints", store_body=False)
+    @idempotent_function(key=lambda user: user, key_prefix="mints", extensions=[StatusOnly()])
     def mint(user: str) -> str:
         ran.append(user)
         return "secret"

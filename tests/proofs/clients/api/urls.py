@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.urls import path
 
-from django_idempotency import idempotent
+from django_idempotency import OnReplay, idempotent
 from django_idempotency.core.dialects import Dialect
 from django_idempotency.errors import RequestMismatch
 from tests.support.dialects import DIALECTS
@@ -120,7 +120,10 @@ urlpatterns = [
             status=202,
         ),
     ),
-    path("payments", operation("gocardless", gocardless_payment, on_replay=as_gocardless_replays)),
+    path(
+        "payments",
+        operation("gocardless", gocardless_payment, extensions=[OnReplay(as_gocardless_replays)]),
+    ),
     path("payments/<number>", gocardless_get),
     path(
         "mollie/v2/payments",

@@ -16,7 +16,7 @@ from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from django_idempotency import idempotent
+from django_idempotency import OnReplay, idempotent
 from django_idempotency.contrib.dialects.commerce import ADCP_EXCLUDED, Adcp, adcp_replay
 from django_idempotency.contrib.fingerprints.json import json_body
 from django_idempotency.contrib.limits import FreshKeys
@@ -35,8 +35,7 @@ RULES: dict[str, Any] = {
     "scope": lambda request: request.headers.get("Authorization"),
     "fingerprint": json_body(exclude=ADCP_EXCLUDED, numbers="rfc8785"),
     "on_failure": "forget",
-    "on_replay": adcp_replay,
-    "extensions": [FreshKeys("100/5s")],
+    "extensions": [OnReplay(adcp_replay), FreshKeys("100/5s")],
 }
 
 
