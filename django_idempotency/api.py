@@ -11,7 +11,12 @@ words what one is.
 
 Of a call: `Extension` has a say in it, and gets its `Details`; `Ticket` is what it brings to the
 store, `Record` what the store knows, and `is_expired(record)` says if that counts no more;
-`SettledState` says how it was left; `Problem` is an error with a response of its own.
+`Status` says if its key is free, running or completed, and `Outcome` is what the work has made.
+`Guarantee` is what a policy promises, and `SettledState` how a call has left its record. `Problem`
+is an error with a response of its own.
+
+Of stores and checks: a `BaseStore` keeps records, and a `Finding` is a message of `manage.py check`
+whose docstring says what is wrong, and below that what to type.
 
 Of the wire: `Dialect` is how an API speaks; `Default`, `Draft` and `Stripe` are those that a policy
 may name, and `Answer` is a response whose headers one makes. `meta_name(header)` is a header's name
@@ -36,20 +41,20 @@ Of figures: a `Meter` receives them, each a `Metric`. A request comes from a `So
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from uuid import UUID
 
 from django.http import HttpRequest
 
-from . import conf
+from .conf import derive_secret, meta_name
 from .conf import get as setting
-from .conf import meta_name
-from .core import hashing
 from .core.conclusions import SettledState
 from .core.dialects import Answer, Default, Dialect, Draft, Stripe
 from .core.expressions import Expression, Functions
-from .core.hashing import canonical_json, is_deep
+from .core.hashing import canonical_json, framed, is_deep, octets
 from .core.policy import DURATION, Duration, Policy, Resolved, is_duration, seconds
-from .core.records import Record, Ticket
+from .core.records import Guarantee, Outcome, Record, Status, Ticket
 from .core.rules import expired as is_expired
 from .engine.deadlines import CALLER_ENDS, LONGEST, deadline
 from .engine.extensions import Details, Extension
@@ -63,6 +68,8 @@ from .http.responses import FINAL
 from .http.selection import Document, compiled, selected_facts
 from .instrumentation.meters import Facts, Meter, Metric, Source
 from .scopes import realm_of
+from .stores.base import BaseStore
+from .stores.check_messages import Finding
 
 __all__ = [
     "CALLER_ENDS",
@@ -70,6 +77,7 @@ __all__ = [
     "FINAL",
     "LONGEST",
     "Answer",
+    "BaseStore",
     "Default",
     "Details",
     "Dialect",
@@ -79,15 +87,19 @@ __all__ = [
     "Expression",
     "Extension",
     "Facts",
+    "Finding",
     "Functions",
+    "Guarantee",
     "Meter",
     "Metric",
+    "Outcome",
     "Policy",
     "Problem",
     "Record",
     "Resolved",
     "SettledState",
     "Source",
+    "Status",
     "Stripe",
     "Ticket",
     "ViewKind",
@@ -118,7 +130,8 @@ def blinded(purpose: str, *parts: bytes) -> str:
     It is an HMAC under the secret that keys are derived with. `purpose` keeps the hashes of two
     uses apart.
     """
-    return hashing.blinded(conf.derive_secret(), purpose, *parts)
+    hashed = framed((b"blinded", purpose.encode(), *parts))
+    return hmac.new(octets(derive_secret()), hashed, hashlib.sha256).hexdigest()
 
 
 def refer_to(request: HttpRequest, record: UUID) -> None:

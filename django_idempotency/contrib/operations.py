@@ -14,7 +14,8 @@ from typing import Any
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..core.policy import SAFE_METHODS, Policy, Resolved
+from ..api import Policy, Resolved, problem_response
+from ..core.policy import SAFE_METHODS
 from ..engine.bracket import (
     Answered,
     failed_in_thread,
@@ -27,7 +28,6 @@ from ..http.admission import Keyed, auser_of, call_of, key_to_guard
 from ..http.call import Call
 from ..http.exchange import call_on, exchange_of, stamp
 from ..http.plan import plan_of
-from ..http.problems import problem_response
 from ..http.run import aconclude, conclude, require_lease
 from ..http.unguarded import areport_unguarded, note_unreached, report_unguarded
 from ..stores.lending import in_database_thread

@@ -22,7 +22,7 @@ from ..stores.orm.database_errors import lost_race
 if TYPE_CHECKING:
     from django.core.management.base import CommandParser
 
-    from ..stores.base import BaseStore
+    from ..api import BaseStore
 
 #: The most rows that one statement deletes.
 TOGETHER = 1000

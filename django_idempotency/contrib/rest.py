@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from ..core.policy import Policy
+from ..api import Policy
 from ..errors import Problem
 from ..http.markers import Mark
 from ..rest_framework.below_api_view import respond_to

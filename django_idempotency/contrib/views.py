@@ -10,10 +10,9 @@ from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.cache import never_cache
 
-from ..core.policy import Policy
+from ..api import Policy, problem_response
 from ..errors import Problem
 from ..http.markers import Mark
-from ..http.problems import problem_response
 
 
 @method_decorator(never_cache, name="dispatch")

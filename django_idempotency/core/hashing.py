@@ -98,15 +98,6 @@ def derived_key(
     return hmac.new(octets(secret), framed(parts), hashlib.sha256).hexdigest()
 
 
-def blinded(secret: str | bytes, purpose: str, *parts: bytes) -> str:
-    """Hash values so that nobody without the secret can find out which they were by trying: 64 hex
-    digits.
-    """
-    return hmac.new(
-        octets(secret), framed((b"blinded", purpose.encode(), *parts)), hashlib.sha256
-    ).hexdigest()
-
-
 #: Begins the reference to an operation.
 _REF = "op_"
 

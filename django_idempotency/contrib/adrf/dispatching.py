@@ -15,7 +15,8 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from ...core.policy import SAFE_METHODS, Policy
+from ...api import Policy
+from ...core.policy import SAFE_METHODS
 from ...core.statuses import HeaderStatus
 from ...errors import Problem
 from ...http.admission import Keyed, call_of

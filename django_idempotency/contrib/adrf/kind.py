@@ -7,8 +7,7 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from ...core.policy import Policy
-from ...http.kinds import ViewKind
+from ...api import Policy, ViewKind
 
 
 class Adrf(ViewKind):

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.checks import CheckMessage
 
-from ...stores.check_messages import Finding
+from ...api import Finding
 from .sealed import key_problem
 
 

@@ -7,8 +7,8 @@ from functools import lru_cache
 from django.core.exceptions import ImproperlyConfigured
 
 from ... import conf
+from ...api import BaseStore
 from ...core.records import UnprintedText
-from ...stores.base import BaseStore
 from .hashed import HashedStore
 from .sealed import CannotOpen, Keyring, SealedStore, key_problem
 

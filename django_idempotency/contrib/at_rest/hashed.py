@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...api import BaseStore, Record, Ticket
 from ...core.at_rest import HASHED, hashed_key, hashed_scope
-from ...core.records import Record, Ticket
-from ...stores.base import BaseStore
 from ...stores.wrapper import WrappedStore
 
 

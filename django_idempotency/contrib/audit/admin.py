@@ -20,10 +20,10 @@ from django.utils.translation import gettext_lazy as _
 from ...admin.links import change_url, linked
 from ...admin.panels import PANELS
 from ...admin.searching import parse
+from ...api import BaseStore
 from ...inspection import redaction
 from ...inspection.read_only import ReadOnlyAdmin
 from ...models import IdempotencyRecord
-from ...stores.base import BaseStore
 from .models import AuditEvent, Reference
 from .rows import hashes_of, parsed, referring_to, said_of, shown, timeline_of
 

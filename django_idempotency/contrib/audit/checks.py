@@ -8,11 +8,9 @@ from typing import Any
 from django.core.checks import CheckMessage
 from django.db import router
 
-from ... import conf
+from ...api import Finding, Guarantee, setting
 from ...checks.settings import after_settings
-from ...core.records import Guarantee
 from ...runtime.registry import stores
-from ...stores.check_messages import Finding
 from .models import AuditEvent
 
 
@@ -37,11 +35,11 @@ class W112(Finding):
 @after_settings
 def check_audit(**_: Any) -> Iterator[CheckMessage]:
     """Check that events are written, and committed with what they are about."""
-    if not conf.get("AUDIT"):
+    if not setting("AUDIT"):
         yield W111()
-    if not conf.get("AUDIT") or conf.get("GUARANTEE") != Guarantee.ATOMIC:
+    if not setting("AUDIT") or setting("GUARANTEE") != Guarantee.ATOMIC:
         return
     trail = router.db_for_write(AuditEvent)
-    records = stores[conf.get("STORE")].using
+    records = stores[setting("STORE")].using
     if records is not None and records != trail:
-        yield W112(store=conf.get("STORE"), records=records, trail=trail)
+        yield W112(store=setting("STORE"), records=records, trail=trail)

@@ -12,12 +12,11 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from ... import conf
+from ...api import BaseStore, seconds, setting
 from ...core.at_rest import ERASED
-from ...core.policy import seconds
 from ...runtime.app_extensions import Purging
 from ...scopes import user_of
-from ...stores.base import BaseStore, utcnow
+from ...stores.base import utcnow
 from ..at_rest.columns import batches
 from ..at_rest.encryption import sealing
 from ..at_rest.sealed import CannotOpen, Resealing
@@ -36,7 +35,7 @@ class AuditTrail(Housekeeping):
 
     def purging(self, alias: str, store: BaseStore) -> Iterable[Purging]:
         """Return the rows that have reached AUDIT_RETENTION now; without it no row ever does."""
-        kept = conf.get("AUDIT_RETENTION")
+        kept = setting("AUDIT_RETENTION")
         if kept is not None:
             edge = utcnow() - timedelta(seconds=seconds(kept))
             yield purging("audit row", *(partial(before, edge, model) for model in _MODELS))

@@ -20,11 +20,12 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from ... import conf
+from ...api import Outcome, Record, Ticket
 from ...core import rules
 from ...core.at_rest import ERASED, hashed_key, hashed_scope
 from ...core.failures import failure_in
 from ...core.hashing import first_operation, framed, octets
-from ...core.records import CALL_METHOD, Outcome, Record, Ticket, kind_of
+from ...core.records import CALL_METHOD, kind_of
 from ...engine.operation import Operation
 from ...instrumentation.observer import route_of
 from ...scopes import user_of

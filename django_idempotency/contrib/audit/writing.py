@@ -15,10 +15,10 @@ from typing import Any
 
 from django.db import connections, router, transaction
 
-from ...core.records import Guarantee, Record, shortened
+from ...api import Guarantee, Metric, Record
+from ...core.records import shortened
 from ...engine.operation import Operation
 from ...errors import StoreUnavailable
-from ...instrumentation.meters import Metric
 from ...instrumentation.trail import Trail
 from ...signals import EVENTS
 from .models import AuditEvent, Reference

@@ -24,8 +24,8 @@ from weakref import WeakValueDictionary
 
 from django.core.exceptions import ImproperlyConfigured
 
+from ...api import Duration, seconds
 from ...core.expressions.compiled import selector_of
-from ...core.policy import Duration, seconds
 from ...engine.deadlines import remaining
 from ...errors import DeadlinePassed, InProgress, ResponseNotStored, StoreUnavailable
 from ...functions.current import EXECUTION

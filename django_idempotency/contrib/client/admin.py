@@ -17,7 +17,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from ... import conf
+from ...api import setting
 from ...inspection.read_only import ReadOnlyAdmin
 from .ledger import id_of
 from .models import OutgoingCall
@@ -45,7 +45,7 @@ class ProviderFilter(admin.SimpleListFilter):
     parameter_name = "provider"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(alias, alias) for alias in conf.get("PROVIDERS")]
+        return [(alias, alias) for alias in setting("PROVIDERS")]
 
     def queryset(self, request: HttpRequest, queryset: Calls) -> Calls:
         return queryset if self.value() is None else queryset.filter(provider=self.value())
@@ -96,7 +96,7 @@ class OutgoingCallAdmin(ReadOnlyAdmin):
         if not search_term:
             return queryset, False
         return queryset.filter(
-            pk__in=[id_of(alias, search_term) for alias in conf.get("PROVIDERS")]
+            pk__in=[id_of(alias, search_term) for alias in setting("PROVIDERS")]
         ), False
 
     def has_decide_permission(self, request: HttpRequest) -> bool:

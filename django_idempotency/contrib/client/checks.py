@@ -9,9 +9,9 @@ from typing import Any
 from django.core.checks import CheckMessage
 from django.utils.module_loading import import_string
 
-from ... import conf
+from ...api import Finding, setting
 from ...checks.settings import after_settings
-from ...stores.check_messages import Finding, one_line, shown, type_named
+from ...stores.check_messages import one_line, shown, type_named
 from .providers import problem_of
 
 
@@ -26,7 +26,7 @@ class E120(Finding):
 @after_settings
 def check_client(**_: Any) -> Iterator[CheckMessage]:
     """Check PROVIDERS."""
-    providers = conf.get("PROVIDERS")
+    providers = setting("PROVIDERS")
     if not isinstance(providers, Mapping):
         yield E120(problem=f"it is a {type_named(providers)}, not a dict")
         return

@@ -11,10 +11,9 @@ from typing import Any
 from django.db import router
 from django.db.models import Q, QuerySet
 
-from ... import conf
+from ...api import BaseStore, setting
 from ...core.at_rest import ERASED
 from ...runtime.app_extensions import Purging
-from ...stores.base import BaseStore
 from ...stores.orm.clock import Clock
 from ..at_rest import columns
 from ..at_rest.sealed import Resealing
@@ -33,7 +32,7 @@ class OutgoingCalls(Housekeeping):
 
     def purging(self, alias: str, store: BaseStore) -> Iterable[Purging]:
         """Return the ended calls, with the default store: they are of all of them."""
-        if alias == "default" and conf.get("PROVIDERS"):
+        if alias == "default" and setting("PROVIDERS"):
             yield purging("outgoing call", expired_calls)
 
     def add_erase_arguments(self, parser: Any) -> Iterable[str]:
@@ -69,7 +68,7 @@ def expired_calls() -> QuerySet[OutgoingCall]:
 
     A provider that is not configured any more has the default.
     """
-    aliases = list(conf.get("PROVIDERS"))
+    aliases = list(setting("PROVIDERS"))
     wanted = ~Q(provider__in=aliases) & Q(last_sent__lt=Clock(-OPTIONS["RETENTION"]))
     for alias in aliases:
         wanted |= Q(provider=alias, last_sent__lt=Clock(-provider(alias).retention))
@@ -83,7 +82,7 @@ def erase(name: str, *, dry: bool = False) -> tuple[int, int]:
 
     The name stays used: a later call under it raises `CallResponseNotStored` if this one succeeded.
     """
-    found = rows().filter(pk__in=[id_of(alias, name) for alias in conf.get("PROVIDERS")])
+    found = rows().filter(pk__in=[id_of(alias, name) for alias in setting("PROVIDERS")])
     ended = found.filter(state__in=_ENDED)
     if dry:
         return ended.count(), found.count() - ended.count()

@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 from django.db import IntegrityError, router, transaction
 from django.db.models import Q, QuerySet
 
+from ...api import Metric
 from ...core.hashing import record_id
 from ...errors import (
     CallChanged,
@@ -24,7 +25,6 @@ from ...errors import (
     LostRace,
     OperationCancelled,
 )
-from ...instrumentation.meters import Metric
 from ...runtime.transactions import in_open_transaction
 from ...stores.orm.clock import Clock
 from ..at_rest.sealed import CannotOpen

@@ -11,7 +11,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID
 
-from ...core.hashing import canonical_json, request_digest
+from ...api import canonical_json
+from ...core.hashing import request_digest
 from ...inspection.redaction import secret_name
 from ..at_rest.columns import seal, unseal
 

@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from ... import conf
-from ...engine.deadlines import CALLER_ENDS
+from ...api import CALLER_ENDS
 from .models import LONGEST
 
 #: The longest deadline of a transport (seconds).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from ...core.policy import Policy
+from ...api import Policy
 from ...core.records import MISSING
 from ...decorators import idempotent
 from .dialect import Form

@@ -15,8 +15,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from ... import conf
+from ...api import Resolved
 from ...core.key_formats import ANY, ISSUED
-from ...core.policy import Resolved
 from ...errors import KeyNotIssued, ScopeRequired
 from ...http.plan import ANY_POLICY, resolve_policy
 from ...http.views import own_policy, route_of

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from django.core.checks import CheckMessage
 
-from ... import conf
-from ...stores.check_messages import Finding
+from ...api import Finding, setting
 
 
 class E082(Finding):
@@ -28,4 +27,4 @@ class W084(Finding):
 
 def check_view(view: str) -> Iterator[CheckMessage]:
     """Say that a view without a guard of its own runs unguarded, or raises."""
-    yield (E082 if conf.get("REQUIRED") is True else W084)(view=view)
+    yield (E082 if setting("REQUIRED") is True else W084)(view=view)

@@ -8,8 +8,8 @@ from typing import Any
 
 from django.core.checks import CheckMessage
 
-from ...core.policy import Policy
-from ...http.kinds import Reason, ViewKind
+from ...api import Policy, ViewKind
+from ...http.kinds import Reason
 from ...http.markers import view_class
 
 #: The modules of view classes that handle GraphQL in `dispatch()`.

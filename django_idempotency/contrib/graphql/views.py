@@ -20,8 +20,9 @@ from django.utils.decorators import classonlymethod
 from django.views import View
 
 from ... import conf
+from ...api import Policy, problem_response
 from ...core.concurrency import in_thread
-from ...core.policy import ENFORCE, SAFE_METHODS, Policy, async_contradiction
+from ...core.policy import ENFORCE, SAFE_METHODS, async_contradiction
 from ...decorators.views import leases
 from ...errors import Problem
 from ...http.admission import asking, is_covered
@@ -31,7 +32,6 @@ from ...http.exchange import call_on, stamp, without_key
 from ...http.kinds import Reason
 from ...http.markers import MARK, Mark, mark
 from ...http.plan import plan_of
-from ...http.problems import problem_response
 from ...http.run import arun, run
 from ...http.unguarded import areport_unguarded, leave_unguarded, report_unguarded, watched
 from ...stores.lending import in_database_thread

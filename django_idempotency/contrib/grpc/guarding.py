@@ -16,7 +16,8 @@ import grpc
 from django.core.exceptions import ImproperlyConfigured
 
 from ... import OnTakeover, conf
-from ...core.policy import MIN_SHARED_KEY, Policy
+from ...api import Policy
+from ...core.policy import MIN_SHARED_KEY
 from ...errors import (
     ConfigurationError,
     DeadlinePassed,

@@ -18,15 +18,14 @@ from django.http import HttpRequest, JsonResponse
 from django.http.request import RawPostDataException
 from django.urls import Resolver404, get_script_prefix, path, resolve
 
+from ...api import Document, Policy, Resolved
 from ...core.key_formats import ANY, ISSUED, ISSUED_SAMPLE
-from ...core.policy import Policy, Resolved
 from ...core.records import prints
 from ...errors import KeyNotIssued, ScopeRequired
 from ...http.bodies import require_bounded
 from ...http.exchange import speak
 from ...http.issued_keys import issue
 from ...http.plan import resolve_policy
-from ...http.selection import Document
 from ...http.views import own_policy, route_of
 from ...scopes import scope_of
 from ..views import OwnView

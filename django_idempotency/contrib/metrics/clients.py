@@ -13,9 +13,10 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from ...api import Metric
 from ...http.exchange import noted_of
 from ...http.plan import EVERY_VIEW, plan_of
-from ...instrumentation.meters import Metric, meters
+from ...instrumentation.meters import meters
 
 logger = logging.getLogger("django_idempotency")
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from django.core.checks import CheckMessage
 
-from ... import conf
-from ...stores.check_messages import Finding
+from ...api import Finding, setting
 
 
 class E148(Finding):
@@ -29,4 +28,4 @@ class W148(Finding):
 
 def check_view(view: str) -> Iterator[CheckMessage]:
     """Say that a controller with an endpoint without a guard runs unguarded, or raises."""
-    yield (E148 if conf.get("REQUIRED") is True else W148)(view=view)
+    yield (E148 if setting("REQUIRED") is True else W148)(view=view)

@@ -18,8 +18,9 @@ from django.utils.decorators import classonlymethod
 from dmr import Controller
 from dmr.endpoint import Endpoint
 
+from ...api import Policy
 from ...core.dialects import PROBLEM_JSON
-from ...core.policy import Policy, async_contradiction
+from ...core.policy import async_contradiction
 from ...core.records import MISSING
 from ...decorators.views import leases
 from ...errors import Problem

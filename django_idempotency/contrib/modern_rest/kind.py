@@ -10,10 +10,10 @@ from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 
-from ...core.policy import Policy
+from ...api import Policy, ViewKind
 from ...errors import ConfigurationError
 from ...http.admission import key_to_guard
-from ...http.kinds import Function, Marks, Reason, ViewKind
+from ...http.kinds import Function, Marks, Reason
 from ...http.markers import view_class
 
 #: The module of the class that all controllers inherit from.

@@ -13,7 +13,7 @@ from dmr.metadata import ResponseSpec
 from dmr.openapi.objects import Operation, Parameter, Schema
 
 from ... import conf
-from ...core.policy import Policy
+from ...api import Policy
 from ..publishing.policies import problems_of, published
 from ..publishing.schema import parameters
 

@@ -12,7 +12,7 @@ from django.db.models import Model
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ...core.policy import Policy, Resolved
+from ...api import Policy, Resolved
 from ...errors import IdempotencyError, Problem
 from ...http.problems import headers, note_problem
 from ...scopes import principal

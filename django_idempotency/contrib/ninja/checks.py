@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.checks import CheckMessage
 
-from ... import conf
+from ...api import Finding, setting
 from ...checks.middleware import guards_every_view
 from ...checks.routes import operation_problems
 from ...checks.settings import after_settings
@@ -16,7 +16,6 @@ from ...core.policy import SAFE_METHODS
 from ...http.kinds import operation_of, operations_of
 from ...http.markers import mark_of
 from ...http.views import route_of
-from ...stores.check_messages import Finding
 
 
 class E070(Finding):
@@ -50,7 +49,7 @@ def check_operations(**_: Any) -> Iterator[CheckMessage]:
             if _is_outside(callback, operation) and not are_exempt(leading):
                 outside[name] = None
     if outside and guards_every_view():
-        kind = E070 if conf.get("REQUIRED") is True else W074
+        kind = E070 if setting("REQUIRED") is True else W074
         found[kind.__name__] = kind(count=len(outside), view=next(iter(outside)))
     yield from found.values()
 

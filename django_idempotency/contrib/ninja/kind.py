@@ -18,10 +18,10 @@ from typing import Any, get_type_hints
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 
-from ...core.policy import Policy
+from ...api import Policy, ViewKind
 from ...errors import ConfigurationError
 from ...http.admission import key_to_guard
-from ...http.kinds import Function, Marks, Reason, ViewKind, operation_of
+from ...http.kinds import Function, Marks, Reason, operation_of
 from ...http.layers import closed_over, layers_of
 
 #: The module of ninja's views.

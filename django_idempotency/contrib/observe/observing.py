@@ -31,18 +31,18 @@ from django.http.request import RawPostDataException
 from django.http.response import HttpResponseBase
 
 from ... import conf
+from ...api import BaseStore, Guarantee, Outcome, Resolved, SettledState, Ticket, fits, is_in_memory
 from ...core import conclusions, rules
-from ...core.conclusions import Rollback, SettledState, WorkResult
+from ...core.conclusions import Rollback, WorkResult
 from ...core.hashing import derived_key, first_operation, record_id
-from ...core.policy import Resolved
-from ...core.records import MISSING, Guarantee, Outcome, Ticket
+from ...core.records import MISSING
 from ...core.rules import Execute, Replay, Verdict
 from ...core.statuses import HeaderStatus
 from ...engine.operation import Operation
 from ...errors import LeaseInTransaction, Problem, ResponseNotStored, StoreUnavailable
 from ...http import counting
 from ...http.admission import Key, Where, identify
-from ...http.bodies import fits, is_form_parsed, is_in_memory, is_read, require_bounded
+from ...http.bodies import is_form_parsed, is_read, require_bounded
 from ...http.call import ending_of
 from ...http.exchange import RequestIdempotency, hand_out, note, noted_of, stamp
 from ...http.plan import Plan
@@ -58,7 +58,6 @@ from ...runtime.registry import body_limit, issuing, store_of
 from ...runtime.transactions import refuse_open_transactions
 from ...scopes import observed
 from ...signals import EVENTS
-from ...stores.base import BaseStore
 
 #: Seconds for which a store that did not respond is left alone, so that it delays few responses.
 PAUSE = 10.0

@@ -8,9 +8,9 @@ from typing import Any
 from django.core.checks import CheckMessage
 from django.db import connections, router
 
-from ... import conf
+from ...api import Finding, setting
 from ...checks.settings import after_settings
-from ...stores.check_messages import Finding, one_line, shown, type_named
+from ...stores.check_messages import one_line, shown, type_named
 from ...stores.database_checks import vendor_of
 from .models import Message
 from .publishing import publisher_at
@@ -48,7 +48,7 @@ def check_outbox(**_: Any) -> Iterator[CheckMessage]:
 
 
 def _publisher() -> Iterator[CheckMessage]:
-    path = conf.get("OUTBOX_PUBLISHER")
+    path = setting("OUTBOX_PUBLISHER")
     if path is None:
         return  # idempotency_relay also takes it as an option
     if not isinstance(path, str):

@@ -22,9 +22,10 @@ from typing import Any
 
 from django.db import Error, connections, transaction
 
+from ...api import Metric
 from ...errors import ConfigurationError
 from ...inspection import redaction
-from ...instrumentation.meters import SLOW, Metric
+from ...instrumentation.meters import SLOW
 from ...stores.base import utcnow
 from ...stores.orm.database_errors import lost_race
 from .models import SET_ASIDE, Message

@@ -14,20 +14,18 @@ from django.utils.encoding import escape_uri_path
 from django.utils.http import http_date
 
 from ... import conf
-from ...api import refer_to
+from ...api import BaseStore, Dialect, Guarantee, Policy, Record, Resolved, Status, refer_to
 from ...core import rules
-from ...core.dialects import Dialect, of_endpoint
+from ...core.dialects import of_endpoint
 from ...core.failures import response_of
 from ...core.hashing import record_id
-from ...core.policy import Policy, Resolved
-from ...core.records import CANCELLATIONS, HELD, Guarantee, Record, Status
+from ...core.records import CANCELLATIONS, HELD
 from ...core.states import RecordState, state_of
 from ...errors import KeyMalformed, KeyUnknown, LostRace, ScopeRequired
 from ...http.exchange import speak
 from ...http.plan import formatted_behind_client
 from ...runtime.registry import store_of
 from ...scopes import scope_of
-from ...stores.base import BaseStore
 from ..views import OwnView
 
 

@@ -12,11 +12,10 @@ from http import HTTPStatus
 from typing import Any
 
 from ... import conf, errors
+from ...api import Dialect, Guarantee, Policy, Resolved
 from ...core.conclusions import WRITTEN, WorkResult, classify_status, weighs_writes
-from ...core.dialects import Dialect
 from ...core.key_formats import ANY, ISSUED, ISSUED_PATTERN, ISSUED_SAMPLE, VERSIONS
-from ...core.policy import MIN_SHARED_KEY, Policy, Resolved
-from ...core.records import Guarantee
+from ...core.policy import MIN_SHARED_KEY
 from ...errors import Problem
 from ..limits import FreshKeys, Suspect
 

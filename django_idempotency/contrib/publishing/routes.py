@@ -12,9 +12,10 @@ from django.conf import settings
 from django.contrib.admindocs.views import simplify_regex
 
 from ... import conf
+from ...api import Policy
 from ...checks.guards import guards_of
 from ...checks.urlconf import is_of_admin, routes
-from ...core.policy import ENFORCE, Policy
+from ...core.policy import ENFORCE
 from ...http.markers import view_class
 from .policies import published
 

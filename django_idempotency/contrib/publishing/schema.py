@@ -13,8 +13,8 @@ from itertools import groupby
 from typing import Any
 
 from ... import conf
-from ...core.dialects import PROBLEM_JSON, Default, Dialect
-from ...core.policy import Policy
+from ...api import Default, Dialect, Policy
+from ...core.dialects import PROBLEM_JSON
 from ...core.standings import OperationState, standing
 from ...core.statuses import HeaderStatus
 from ...errors import RETRIES, Problem

@@ -19,14 +19,13 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
-from ... import conf
 from ...admin.panels import ADDED_VERBS, PANELS
+from ...api import BaseStore, seconds, setting
 from ...core.interventions import Intervention
-from ...core.policy import seconds
 from ...errors import IdempotencyError, StepsNotUndone
 from ...inspection.interventions import Verb
 from ...models import IdempotencyRecord
-from ...stores.base import Audit, BaseStore
+from ...stores.base import Audit
 from .intervening import UndoneByHand, newest_of, undo_by_hand
 from .journal import database_of
 from .models import Step
@@ -104,7 +103,7 @@ class UndoVerb(Verb):
 
         If the database of the steps is away, raises `IdempotencyError`: the next try goes on.
         """
-        ttl = seconds(conf.get("TTL"))
+        ttl = seconds(setting("TTL"))
         try:
             undone = undo_by_hand(store, record_id, using=database_of(store), audit=audit, ttl=ttl)
         except DatabaseError as error:

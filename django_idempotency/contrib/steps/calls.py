@@ -10,8 +10,7 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 
-from ... import conf
-from ...core.records import Record
+from ...api import Record, setting
 from ...core.serialization.results import Results, Unreadable, Unstorable
 from ...errors import IdempotencyError, OperationCancelled
 from ...functions.running import arun, run
@@ -27,7 +26,7 @@ def dump_call(
     Those of a method belong to an object. Keys that are hashed are made of arguments, which are
     stored only if sealed.
     """
-    hidden = conf.get("HASH_KEYS") and sealing() is None
+    hidden = setting("HASH_KEYS") and sealing() is None
     if terms.arguments.leading or hidden or not terms.resolved().store_body:
         return None
     try:

@@ -10,10 +10,9 @@ from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 from django.db import router
 
-from ... import conf
+from ...api import Finding, setting
 from ...checks.settings import after_settings
 from ...runtime.registry import stores
-from ...stores.check_messages import Finding
 from .journal import database_of
 from .models import Step
 
@@ -31,7 +30,7 @@ class W132(Finding):
 def check_steps(**_: Any) -> Iterator[CheckMessage]:
     """Check that each database into which steps are written may have their table."""
     seen = set()
-    for alias in conf.get("STORES"):
+    for alias in setting("STORES"):
         with suppress(ImproperlyConfigured):  # another check says that
             using = database_of(stores[alias])
             if using not in seen and not router.allow_migrate_model(using, Step):

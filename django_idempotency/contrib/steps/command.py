@@ -14,10 +14,9 @@ from django.db import DatabaseError, router
 from django.utils.connection import ConnectionDoesNotExist
 
 from ... import conf
+from ...api import Record, seconds
 from ...core.hashing import record_of_ref
 from ...core.interventions import Intervention
-from ...core.policy import seconds
-from ...core.records import Record
 from ...errors import IdempotencyError
 from ...instrumentation.trail import trail
 from ...management.arguments import positive

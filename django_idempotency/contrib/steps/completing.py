@@ -21,15 +21,15 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
 from django.db.models import Case, When
 
+from ...api import BaseStore, Guarantee, Record, Status
 from ...core import rules
 from ...core.conclusions import Ending, WorkResult
 from ...core.failures import named
-from ...core.records import CANCELLATION, Guarantee, OutcomeKind, Record, Status, kind_of
+from ...core.records import CANCELLATION, OutcomeKind, kind_of
 from ...core.rules import Execute
 from ...engine.lease import LeaseOperation
 from ...instrumentation.observer import Observer
 from ...runtime.registry import stores
-from ...stores.base import BaseStore
 from ...stores.orm.clock import Clock
 from ..at_rest.sealed import CannotOpen
 from .actions import drive

@@ -23,20 +23,28 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
+from ...api import (
+    LONGEST,
+    BaseStore,
+    Duration,
+    Outcome,
+    Record,
+    SettledState,
+    Status,
+    Ticket,
+    seconds,
+)
 from ...core import conclusions, interventions, rules
-from ...core.conclusions import SettledState
 from ...core.hashing import suspension_token
 from ...core.interventions import Intervention
-from ...core.policy import Duration, seconds
-from ...core.records import Outcome, Record, Settlement, Status, Ticket
+from ...core.records import Settlement
 from ...core.rules import Busy, Verdict
-from ...engine.deadlines import LONGEST
 from ...engine.lease import LeaseOperation
 from ...engine.operation import Operation
 from ...engine.settling import Settling
 from ...errors import StoreUnavailable
 from ...functions.current import EXECUTION
-from ...stores.base import Audit, BaseStore, audited
+from ...stores.base import Audit, audited
 
 #: Seconds before resuming a record is retried. If only the response was lost, the record is already
 #: ours, under a token that no other process knows.

@@ -11,10 +11,10 @@ from contextvars import Token
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
+from ...api import Guarantee, Resolved
 from ...core import rules
 from ...core.conclusions import Ending, WorkResult
-from ...core.policy import Resolved
-from ...core.records import CANCELLATION, UNDONE, Guarantee, OutcomeKind
+from ...core.records import CANCELLATION, UNDONE, OutcomeKind
 from ...engine.operation import Operation
 from ...errors import ConfigurationError, OperationCancelled, OperationHeld, OwnershipLost, Problem
 from ...functions.current import CurrentOperation

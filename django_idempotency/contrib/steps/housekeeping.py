@@ -17,14 +17,13 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.db.models import Q
 
-from ... import conf
+from ...api import BaseStore, setting
 from ...core import rules
 from ...errors import RecordUnreadable, StoreUnavailable
 from ...models import IdempotencyRecord
 from ...runtime.app_extensions import Purging
 from ...runtime.handle import OperationHandle
 from ...runtime.registry import stores
-from ...stores.base import BaseStore
 from ...stores.orm.clock import Clock
 from ..at_rest import columns
 from ..at_rest.sealed import Resealing
@@ -98,7 +97,7 @@ def expired(using: str) -> Any:
     owing = rows.filter(run__in=died, state__in=OWING).exclude(undo="").values("run")
     # A record that was taken over lives longer than the steps of its first attempt.
     living = IdempotencyRecord.objects.using(using).filter(purge_at__gte=Clock()).values("id")
-    known = Q(store__in=list(conf.get("STORES"))) | Q(purge_at__lt=Clock(-ORPHANED))
+    known = Q(store__in=list(setting("STORES"))) | Q(purge_at__lt=Clock(-ORPHANED))
     return (
         rows.filter(known, purge_at__lt=Clock()).exclude(run__in=owing).exclude(record__in=living)
     )
@@ -124,7 +123,7 @@ def purge(using: str, *, limit: int) -> int:
         gone = [row for row in due if left[_operation(row)] is None]
         Step.objects.using(using).filter(pk__in=[row.pk for row in gone]).delete()
     for alias, count in Counter(
-        row.store for row in gone if row.store not in conf.get("STORES")
+        row.store for row in gone if row.store not in setting("STORES")
     ).items():
         logger.warning(
             "%d rows of steps were purged whose store %r is not in STORES: nobody can tell "
@@ -166,7 +165,7 @@ def _left(alias: str, record_id: UUID, operation: UUID, *, using: str) -> float 
 
     Where nobody can tell, it is asked again in a day. Raises `StoreUnavailable`.
     """
-    if alias not in conf.get("STORES"):
+    if alias not in setting("STORES"):
         return None  # since ORPHANED
     try:
         store = stores[alias]

@@ -15,11 +15,12 @@ from uuid import UUID, uuid4
 
 from django.db import transaction
 
+from ...api import BaseStore, Record, Status
 from ...core import interventions, rules
 from ...core.interventions import Intervention
-from ...core.records import CANCELLATION, OutcomeKind, Record, Status, kind_of
+from ...core.records import CANCELLATION, OutcomeKind, kind_of
 from ...errors import LostRace
-from ...stores.base import Audit, BaseStore, audited
+from ...stores.base import Audit, audited
 from ...stores.orm.clock import Clock
 from .actions import drive
 from .completing import give_up_owned, journal_of, own, take_again, why_not_undone

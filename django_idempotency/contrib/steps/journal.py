@@ -14,12 +14,11 @@ from uuid import UUID
 
 from django.db import IntegrityError, connections, router, transaction
 
+from ...api import BaseStore, Metric
 from ...core.records import shortened
 from ...core.serialization.results import Unreadable
 from ...errors import StepResultNotStored
 from ...functions.kept_exceptions import load_error
-from ...instrumentation.meters import Metric
-from ...stores.base import BaseStore
 from ...stores.orm.clock import Clock
 from ..at_rest import columns
 from ..at_rest.sealed import CannotOpen

@@ -14,9 +14,9 @@ from django.db import DatabaseError, models, transaction
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 
-from ... import conf
 from ...admin.links import change_url, linked
 from ...admin.panels import PAGES, Page, rendered
+from ...api import setting
 from ...inspection import redaction
 from ...inspection.terminal import span
 from .searching import Suspect, Unsearchable, search_of, suspects
@@ -38,7 +38,7 @@ def suspects_view(of: Any, request: HttpRequest) -> HttpResponse:
 def _sources(request: HttpRequest, site: AdminSite) -> Iterator[dict[str, Any]]:
     """Yield what the page shows of each entry of SUSPECTS: at most `MOST_ROWS` rows, in groups."""
     now = datetime.now(timezone.utc)
-    for entry in conf.get("SUSPECTS"):
+    for entry in setting("SUSPECTS"):
         try:
             search = search_of(entry, since=now - PERIOD, until=now)
         except Unsearchable as error:  # a check says so, too
@@ -78,6 +78,6 @@ PAGES.append(
         name="suspects",
         title=_("Suspects"),
         view=suspects_view,
-        is_offered=lambda: bool(conf.get("SUSPECTS")),
+        is_offered=lambda: bool(setting("SUSPECTS")),
     )
 )

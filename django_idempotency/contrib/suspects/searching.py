@@ -23,9 +23,9 @@ from django.db.models import Case, F, Q, QuerySet, Value, When, Window
 from django.db.models.constants import LOOKUP_SEP
 from django.db.models.functions import Lag, Lead
 
-from ... import conf, signals
+from ... import signals
+from ...api import Metric, setting
 from ...checks.settings import after_settings, senseless
-from ...instrumentation.meters import Metric
 from ...stores.check_messages import type_named
 
 FOUND = Metric("duplicates.found", "Suspects that a search found.", ("model",), unit="{suspect}")
@@ -421,7 +421,7 @@ def model_of(label: Any) -> type[models.Model]:
 @after_settings
 def check_suspects(**_: Any) -> Iterator[CheckMessage]:
     """Check that each entry of SUSPECTS can be searched. It does not connect."""
-    entries = conf.get("SUSPECTS")
+    entries = setting("SUSPECTS")
     if not isinstance(entries, (list, tuple)):
         yield senseless("SUSPECTS", f"A list of dicts, not {type_named(entries)}")
         return

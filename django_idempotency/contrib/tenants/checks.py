@@ -12,10 +12,10 @@ from django.conf import settings
 from django.core.checks import CheckMessage
 
 from ... import conf
+from ...api import Finding
 from ...checks.databases import kept_in_tenants
 from ...checks.settings import after_settings
 from ...errors import ConfigurationError
-from ...stores.check_messages import Finding
 from . import schema, tenants_alias
 
 

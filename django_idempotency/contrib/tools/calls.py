@@ -22,12 +22,10 @@ from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 
 from ... import OnReplay, conf
+from ...api import Default, Dialect, Guarantee, Policy
 from ...core.canonical import TooDeep, canonical_bytes
 from ...core.conclusions import WorkResult
-from ...core.dialects import Default, Dialect
 from ...core.expressions.functions import Unpackable, from_json
-from ...core.policy import Policy
-from ...core.records import Guarantee
 from ...core.statuses import HeaderStatus
 from ...decorators import idempotent
 from ...errors import BodyIncomplete, Problem

@@ -20,15 +20,14 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections
 
 from ... import Tombstones
+from ...api import Duration, Guarantee, Policy, realm_of, seconds
 from ...core.dialects import takes
-from ...core.policy import Duration, Policy, seconds
-from ...core.records import Guarantee
 from ...core.serialization.codecs import BUILTINS, codec_of, name_of
 from ...errors import ConfigurationError, IdempotencyError, ScopeRequired
 from ...functions import current_operation, derive_key, idempotent_function
 from ...functions.running import arun, run
 from ...functions.terms import FunctionTerms
-from ...scopes import SAID, realm_of
+from ...scopes import SAID
 from . import sdk
 from .refusals import problem_of, refusal
 

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from enum import Enum
 from uuid import UUID
 
+from ....api import BaseStore, Outcome, Record, Status, Ticket
 from ....core.at_rest import SEALED, is_sealed, says_nothing
 from ....core.conclusions import unchanged
 from ....core.interventions import Intervention, Wanted
-from ....core.records import MISSING, Missing, Outcome, Record, Settlement, Status, Ticket
+from ....core.records import MISSING, Missing, Settlement
 from ....errors import RecordUnreadable
-from ....stores.base import Audit, BaseStore, Scanned
+from ....stores.base import Audit, Scanned
 from ....stores.key_value import packing
 from ....stores.wrapper import WrappedStore
 from .keyring import CannotOpen, Keyring

@@ -13,10 +13,10 @@ from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
 from ..... import conf
+from .....api import Record, Status
 from .....core import interventions
 from .....core.at_rest import hashed_scope
 from .....core.interventions import Intervention
-from .....core.records import Record, Status
 from .....inspection.terminal import plain
 from .....instrumentation.trail import trail
 from .....management.base import ScanningCommand

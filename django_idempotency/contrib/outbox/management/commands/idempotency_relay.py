@@ -15,7 +15,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import Error, InterfaceError, OperationalError, connections, router
 from django.utils.connection import ConnectionDoesNotExist
 
-from ..... import conf
+from .....api import setting
 from .....errors import BrokerUnavailable, ConfigurationError
 from .....management.arguments import not_negative, positive
 from .....management.base import ProgressCommand
@@ -278,7 +278,7 @@ class Command(ProgressCommand):
 
 def path(given: str | None) -> str:
     """Return the dotted path of the publisher. Raises `ImproperlyConfigured` if none is set."""
-    found = given or conf.get("OUTBOX_PUBLISHER")
+    found = given or setting("OUTBOX_PUBLISHER")
     if isinstance(found, str) and found:
         return found
     raise ImproperlyConfigured(
