@@ -30,7 +30,8 @@ takes the language off a path. `blinded(purpose, *parts)` hashes what nobody may
 `fits(request)` and `is_in_memory(request)` say if its body may be read, or was; `canonical_json()`
 compares JSON by value, and `is_deep()` finds what is nested too deep for that. `problem_response()`
 and `aproblem_response()` make the response to a problem; with the headers `FINAL` it tells a client
-not to send the request again. `ViewKind` says how the views of another package are guarded.
+not to send the request again. `ViewKind` says how the views of another package are
+guarded, and `EXEMPT` is its reason for those that need no guard.
 
 Of time: `deadline(seconds)` limits the work inside it, and `CALLER_ENDS` is when the caller stops
 waiting, in Unix seconds. `LONGEST` is the longest duration, ten years.
@@ -62,7 +63,7 @@ from .errors import Problem
 from .http.bodies import fits, is_in_memory
 from .http.counting import in_any_language
 from .http.exchange import exchange_of
-from .http.kinds import ViewKind
+from .http.kinds import EXEMPT, ViewKind
 from .http.problems import aproblem_response, problem_response
 from .http.responses import FINAL
 from .http.selection import Document, compiled, selected_facts
@@ -74,6 +75,7 @@ from .stores.check_messages import Finding
 __all__ = [
     "CALLER_ENDS",
     "DURATION",
+    "EXEMPT",
     "FINAL",
     "LONGEST",
     "Answer",

@@ -30,13 +30,12 @@ from .http.admission import Keyed, asking, auser_of, call_of, key_with_owner
 from .http.atomic_requests import aliases_of, as_django_runs
 from .http.call import Call
 from .http.exchange import Exchange, exchange_of, noted_of, stamp, without_key
-from .http.kinds import Reason
+from .http.kinds import EXEMPT, Reason
 from .http.markers import handler_of, view_class
 from .http.plan import EVERY_VIEW, Plan, may_refuse, plan_of
 from .http.problems import problem_response
 from .http.run import aconclude, conclude, require_lease
 from .http.unguarded import (
-    EXEMPT,
     METHOD,
     areport_unguarded,
     is_left_unguarded,
@@ -317,7 +316,9 @@ def _passes(request: HttpRequest, route: PlannedRoute) -> bool:
         return _left(request, plan, METHOD)
     if route.known.exempt:
         return _left(request, plan, EXEMPT)
-    return bool(plan.exemptions or plan.in_body or route.known.kind) and _is_left(request, route)
+    return bool(plan.exemptions or plan.in_body or route.known.kind.left) and _is_left(
+        request, route
+    )
 
 
 def _is_left(request: HttpRequest, route: PlannedRoute) -> bool:
@@ -337,10 +338,13 @@ def _is_left(request: HttpRequest, route: PlannedRoute) -> bool:
             '"PROFILE" that has it there. Put '
             f"@idempotent() on {name}, or @idempotency_exempt."
         )
-    if kind is None or kind.left is None:
+    if kind.left is None:
         return False
     if plan.required is True:
-        raise ConfigurationError(kind.refusal(callback, request.method or ""))
+        raise ConfigurationError(
+            f'The middleware cannot guard {_name_of(callback)}, {kind.called}, and "REQUIRED" is '
+            f"set. {kind.fix}, or @idempotency_exempt."
+        )
     return _left(request, plan, kind.left)
 
 

@@ -124,7 +124,6 @@ NAMING = {
     *(
         "conf.SETTINGS",
         "conf._AUDIT",
-        "http.kinds.SHIPPED",
     ),
     *(
         "management.commands.idempotency_record.EXECUTION",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 from django.core import checks
@@ -32,7 +33,6 @@ CHECKS: dict[str, tuple[str, ...]] = {
     f"{_OURS}routes.check_routes": _URLS,
     f"{_CONTRIB}tenants.checks.check_tenants": (),
     f"{_OURS}routed.check_routed": _URLS,
-    f"{_CONTRIB}ninja.checks.check_operations": _URLS,
 }
 #: Checks of `--deploy`, which read the environment and query the servers.
 DEPLOYED = (
@@ -58,11 +58,16 @@ def named(path: str) -> Callable[..., Any]:
     """
 
     def check(**kwargs: Any) -> Any:
-        if path.startswith((_CONTRIB, _STORES)):
-            from ..http.kinds import is_there  # not above: a server needs no check
-
-            if not is_there(path.rpartition(".")[0]):
-                return []
+        if path.startswith((_CONTRIB, _STORES)) and not is_there(path.rpartition(".")[0]):
+            return []
         return import_string(path)(**kwargs)
 
     return check
+
+
+def is_there(module: str) -> bool:
+    """Can a module be imported? Imports only the packages around it."""
+    try:
+        return find_spec(module) is not None
+    except ImportError:  # of a folder that is not there
+        return False

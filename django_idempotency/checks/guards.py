@@ -172,10 +172,9 @@ def _own(about: Row, callback: Any, method: str) -> Row:
 
 def _exempted(route: Route, method: str) -> str:
     """Say how the project has declared that a route needs no guard; "" if it has not."""
-    if route_of(route.callback, method).exempt:
-        kind = kind_of(route.callback)
-        return (kind.exempt if kind is not None else "") or "@idempotency_exempt"
-    return next((f"EXEMPT: {entry.text}" for entry in exemptions() if route.covered_by(entry)), "")
+    return route_of(route.callback, method).exempt or next(
+        (f"EXEMPT: {entry.text}" for entry in exemptions() if route.covered_by(entry)), ""
+    )
 
 
 def _by_middleware(about: Row, route: Route, method: str) -> Row:
@@ -204,7 +203,7 @@ def _out_of_reach(callback: Any, policy: Policy) -> str:
     if conf.profile_of(policy.profile).carrier == "body":
         return "looks for no key in a body"
     kind = kind_of(callback)
-    return "" if kind is None or kind.left is None else f"cannot guard {kind.called}"
+    return "" if kind.left is None else f"cannot guard {kind.called}"
 
 
 def _unasked(callback: Any, method: str, policy: Policy) -> str:

@@ -69,5 +69,11 @@ def check_routed(**_: Any) -> Iterator[CheckMessage]:
 def _left(route: Route) -> Any:
     """Return the kind of a view that the middleware leaves alone, if it does not guard itself."""
     known = [route_of(route.callback, method) for method in methods_of(route.callback)]
-    open_to = [each.kind for each in known if not (each.guards_itself or each.exempt)]
-    return next((kind for kind in open_to if kind is not None and kind.left is not None), None)
+    return next(
+        (
+            each.kind
+            for each in known
+            if each.kind.left is not None and not (each.guards_itself or each.exempt)
+        ),
+        None,
+    )

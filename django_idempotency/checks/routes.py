@@ -11,7 +11,7 @@ from django.core.checks import CheckMessage
 from .. import conf
 from ..core.policy import Policy
 from ..core.records import Guarantee
-from ..http.kinds import kind_of
+from ..http.kinds import Unknown, kind_of
 from ..http.layers import is_undecorated
 from ..http.markers import carriers, decorated_by, is_unawaited, mark_of, view_class
 from ..http.views import own_policy, route_of
@@ -102,6 +102,30 @@ class E069(Finding):
     """
 
 
+class E082(Finding):
+    """IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard %(view)s: %(why)s. An
+    unsafe request to it raises.
+
+    %(fix)s. Put @idempotency_exempt on what may run twice.
+    """
+
+
+class W084(Finding):
+    """IdempotencyMiddleware does not guard %(view)s: %(why)s. A request with a key runs unguarded.
+
+    %(fix)s. Put @idempotency_exempt on what may run twice; or type %(silence)s.
+    """
+
+
+class E149(Finding):
+    """%(view)s is a view of %(package)s, which its guard does not know: a request with a key
+    raises.
+
+    Add django-idempotency's optional app for %(package)s to INSTALLED_APPS: the line is in its
+    documentation under "Views of other packages".
+    """
+
+
 class E071(Finding):
     """%(view)s is an async REST framework view: no transaction can cover it, so it cannot be
     "atomic", and IdempotencyMiddleware cannot guard it. A request with a key raises.
@@ -140,6 +164,9 @@ def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
     coroutine = None if not iscoroutinefunction(callback) else E071 if is_rest(callback) else E030
     for policy in policies(callback):
         yield from policy_errors(view, policy, coroutine=coroutine)
+    kind = kind_of(callback)
+    if isinstance(kind, Unknown) and policies(callback):
+        yield E149(view=view, package=kind.package)
     yield from _idle(callback, view)
     yield from refusals(callback, view)
 
@@ -244,8 +271,9 @@ def middleware_problems(callback: Any, view: str, policy: Policy) -> Iterator[Ch
         return
     cls = view_class(callback)
     kind = kind_of(callback)
-    if kind is not None and kind.left is not None:
-        yield from kind.problems(view)
+    if kind.left is not None:
+        finding = E082 if conf.get("REQUIRED") is True else W084
+        yield finding(view=view, why=kind.left.sentence, fix=kind.fix)
     elif cls is not None and is_rest(callback):
         if iscoroutinefunction(callback):
             yield E071(view=view)

@@ -15,7 +15,7 @@ from django.views import View
 
 from ..core.policy import Policy
 from ..http.exemptions import Pattern, exemptions, within
-from ..http.kinds import kind_of
+from ..http.kinds import kind_of, operations_of
 from ..http.layers import closed_over, layers_of
 from ..http.markers import (
     UNSAFE_HANDLERS,
@@ -178,14 +178,14 @@ def name_of(callback: Any) -> str:
 
 def has_operations(callback: Any) -> bool:
     """Is it of a kind whose views are operations, each with marks of its own?"""
-    return (kind := kind_of(callback)) is not None and bool(kind.operations_of(callback))
+    return bool(operations_of(callback))
 
 
 def open_handlers(callback: Any) -> list[str]:
     """Return the unsafe methods that a view may handle: all, unless restricted."""
-    kind = kind_of(callback)
-    if kind is not None and kind.handlers:
-        return list(kind.handlers)
+    handlers = kind_of(callback).handlers
+    if handlers:
+        return list(handlers)
     cls = view_class(callback)
     if cls is not None:
         found = [name for name in UNSAFE_HANDLERS if handler_of(callback, name) is not None]

@@ -36,10 +36,12 @@ class OptionalApp(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
     #: The path of its system check, and that of the class of its extension; "": it has none.
     check = extends = ""
+    #: The tags of its check, beside ours.
+    tags: tuple[str, ...] = ()
 
     def ready(self) -> None:
         if self.check:
-            checks.register(named(f"{self.name}.{self.check}"), TAG)
+            checks.register(named(f"{self.name}.{self.check}"), TAG, *self.tags)
 
     @cached_property
     def extension(self) -> AppExtension | None:

@@ -38,8 +38,8 @@ def guarded_class(cls: type[Any], policy: Policy) -> type[Any]:
         from ..rest_framework.without_mixin import guard_class
 
         return guard_class(cls, policy)
-    kind = kind_of(cls)
-    if kind is not None and (guarded := kind.guard_class(cls, policy)) is not None:
+    guarded = kind_of(cls).guard_class(cls, policy)
+    if guarded is not None:
         return guarded
     handlers = {name: getattr(cls, name) for name in UNSAFE_HANDLERS if hasattr(cls, name)}
     guard_handlers(
@@ -125,7 +125,7 @@ class Method:
             above[MARK] = Mark(exempt=True)
         if any(
             kind.guard_method(self._method, above, self._policy, guarded_view, owner)
-            for kind in kinds()
+            for kind in (kind_of(owner), *kinds())
         ):
             return
         if not issubclass(owner, View) or hasattr(owner, "initialize_request"):

@@ -10,7 +10,6 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from ..core.policy import Policy
-from ..http.kinds import kinds
 from ..http.markers import (
     UNSAFE_HANDLERS,
     carriers,
@@ -42,8 +41,6 @@ def refuse_what_cannot_work(view: Any) -> None:
         raise ImproperlyConfigured(
             "method_decorator(idempotent()) cannot work. Put @idempotent() on the method itself."
         )
-    for kind in kinds():
-        kind.refuse(view)
     _refuse_generator(view)
     refuse_safe_methods(view)
     cls = view_class(view)

@@ -38,9 +38,14 @@ def leases(policy: Policy) -> bool:
 
 def guarded_view(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
     """Guard a view."""
-    if _is_async(view):
-        return _guarded_async(view, policy)
+    guarded = (_guarded_async if _is_async(view) else _guarded)(view, policy)
+    mark(guarded, policy=policy)
+    for kind in kinds():
+        kind.offer(guarded, view, policy)
+    return leave_atomic_requests(guarded) if leases(policy) else guarded
 
+
+def _guarded(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
     @functools.wraps(view)
     def guarded(*args: Any, **kwargs: Any) -> Any:
         source = _request_in(args, kwargs)
@@ -60,10 +65,7 @@ def guarded_view(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]
                 raise
             return answer
 
-    mark(guarded, policy=policy)
-    for kind in kinds(to_come=True):
-        kind.offer(guarded, view, policy)
-    return leave_atomic_requests(guarded) if leases(policy) else guarded
+    return guarded
 
 
 def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
@@ -80,12 +82,7 @@ def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., An
         call = functools.partial(view, *args, **kwargs)
         if hasattr(source, "_request"):
             kind = kind_of(type(source.parser_context["view"]))
-            if kind is None or (running := kind.arun_inside(source, policy, call)) is None:
-                raise ConfigurationError(
-                    f"{name_of(view)} is async, and only adrf's views are guarded around "
-                    "such a function."
-                )
-            return await running
+            return await kind.arun_inside(source, policy, call)
         operation = call_around(source, policy)
         if operation is not None:
             return await operation.aenter(call)
@@ -97,10 +94,7 @@ def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., An
                 raise
             return answer
 
-    mark(guarded, policy=policy)
-    for kind in kinds(to_come=True):
-        kind.offer(guarded, view, policy)
-    return leave_atomic_requests(markcoroutinefunction(guarded))
+    return markcoroutinefunction(guarded)
 
 
 def _request_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -1,36 +1,29 @@
 """Kinds of views that other packages make.
 
-The core asks these, and knows no package by name but in one table.
-
-A kind lies in `contrib/`. It is loaded once its package is; without our folder it is not there.
+An optional app for such a package has a `ViewKind` as its extension. Without the app the views of
+those packages that need one are left unguarded, and reported; what would guard them raises.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
-import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-from django.core.checks import CheckMessage
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.http import HttpRequest
-from django.utils.module_loading import import_string
 
 from ..core.policy import Policy
+from ..errors import ConfigurationError
+from ..runtime.app_extensions import AppExtension, app_extensions
 from .markers import view_class
 
-#: Kind → the packages of which one has to be loaded. The first that owns a view decides.
-SHIPPED: dict[str, tuple[str, ...]] = {
-    "django_idempotency.contrib.adrf.kind.Adrf": ("adrf",),
-    "django_idempotency.contrib.graphql.kind.GraphQL": ("graphene_django", "strawberry"),
-    "django_idempotency.contrib.ninja.kind.Ninja": ("ninja",),
-    "django_idempotency.contrib.allauth.kind.Allauth": ("allauth",),
-    "django_idempotency.contrib.modern_rest.kind.ModernRest": ("dmr",),
-}
+#: The packages whose views are guarded wrongly as if they were Django's or REST framework's.
+ADAPTED: tuple[str, ...] = ("adrf", "allauth", "dmr", "graphene_django", "ninja", "strawberry")
 
 Function = Callable[..., Any]
 #: What decorators above ours have set on a function: its `__dict__`.
@@ -52,15 +45,27 @@ class Reason:
     level: int = logging.WARNING
 
 
-class ViewKind:
-    """What another package's views ask for. Each method does nothing until a kind overrides it."""
+#: Somebody has decided that a view needs no guard.
+EXEMPT = Reason("exempt", "it is exempt", logging.INFO)
 
-    #: Why its views are exempt, unless they guard themselves; "": they are not.
-    exempt = ""
-    #: Why the middleware leaves its views to a guard of their own; `None`: it guards them.
+
+class ViewKind(AppExtension):
+    """Says how the views of another package are guarded. Each method does nothing until a kind
+    overrides it.
+    """
+
+    #: The packages that make its views.
+    packages: tuple[str, ...] = ()
+    #: Why the middleware leaves its views to a guard of their own; with the code of `EXEMPT`, they
+    #: need none. `None`: it guards them.
     left: Reason | None = None
     #: What one of its views is called: "a GraphQL view".
     called = ""
+    #: What to type where the middleware leaves one of its views: "Put @idempotent() on its class".
+    fix = ""
+    #: The error for a guarded function that is called inside of a view, and not by what it guards
+    #: there; "": it is guarded in any case.
+    astray = ""
     #: The unsafe methods of its views, in lower case, if those have no handlers.
     handlers: tuple[str, ...] = ()
 
@@ -74,23 +79,14 @@ class ViewKind:
         """
         return ()
 
-    def refusal(self, callback: Any, method: str) -> str:
-        """Say why the middleware cannot guard a view that it leaves, and what to type, for
-        "REQUIRED".
-        """
-        return ""
-
-    def problems(self, view: str) -> Iterator[CheckMessage]:
-        """Yield what `manage.py check` says about a view that the middleware leaves."""
-        yield from ()
-
     # -------------------------------------------------------------------------------- the decorator
 
-    def refuse(self, view: Any) -> None:
-        """Raise `ImproperlyConfigured` where `@idempotent()` is in the wrong place."""
+    def offer(self, guarded: Function, view: Function, policy: Policy) -> None:
+        """Prepare a guarded function, in case the package makes it a view.
 
-    def offer(self, guarded: Callable[..., Any], view: Callable[..., Any], policy: Policy) -> None:
-        """Prepare a guarded function, in case the package makes it a view."""
+        Raises `ImproperlyConfigured` where the package has made the function a view already, and
+        would call it without its guard.
+        """
 
     def guard_class(self, cls: type[Any], policy: Policy) -> type[Any] | None:
         """Return one of its classes under guard; `None`: its handlers are to be guarded."""
@@ -103,50 +99,52 @@ class ViewKind:
         """
         return False
 
-    # ---------------------------------------------------------------------------------- the request
+    # ------------------------------------------------------------------- async, in a REST framework
 
-    def refuse_call(self, request: HttpRequest, policy: Policy) -> None:
-        """Raise `ConfigurationError` if a guarded function cannot be guarded inside a view of this
-        kind.
-        """
+    def dispatch(self, view: Any, request: HttpRequest, terms: Any, run: Function) -> Any:
+        """Return a coroutine that guards the dispatch of an async view; `None`: nothing can."""
 
-    def dispatch(self, view: Any, request: HttpRequest, terms: Any, run: Callable[[], Any]) -> Any:
-        """Return what guards the dispatch of a REST framework view; `None`: the ordinary guard
-        does.
-        """
-
-    def arun_inside(
-        self, request: Any, policy: Policy, function: Callable[[], Awaitable[Any]]
-    ) -> Awaitable[Any] | None:
-        """Return what runs an async function below `@api_view` under guard; `None`: nothing can."""
+    def arun_inside(self, request: Any, policy: Policy, function: Function) -> Awaitable[Any]:
+        """Return a coroutine that runs an async function below `@api_view` under guard."""
+        raise ConfigurationError(
+            "An async function below @api_view is guarded only in a view of a package whose "
+            "optional app awaits it, as that of adrf does."
+        )
 
 
-def is_there(module: str) -> bool:
-    """Can a module be imported? Imports only the packages around it."""
-    try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):  # of a folder that is not there; of a stand-in for a package
-        return False
+#: The kind of Django's views, and REST framework's.
+ORDINARY = ViewKind()
 
 
-def kinds(*, to_come: bool = False) -> list[ViewKind]:
-    """Return the kinds that a view may be of: those whose package is loaded.
+class Unknown(ViewKind):
+    """The kind of a view whose package needs an optional app, and that is not installed."""
 
-    `to_come`: also those whose package is only installed, which may make a view of a function
-    later.
-    """
-    is_used = _is_installed if to_come else sys.modules.__contains__
-    found = (_shipped(path) for path, packages in SHIPPED.items() if any(map(is_used, packages)))
-    return [kind for kind in found if kind is not None]
+    def __init__(self, package: str, *, is_rest: bool) -> None:
+        self.package = package
+        self.called = f"a view of {package}"
+        self.fix = (
+            f"Add django-idempotency's optional app for {package} to INSTALLED_APPS: the line is in "
+            'its documentation under "Views of other packages"'
+        )
+        self.astray = f"Nothing can guard {self.called}. {self.fix}."
+        if not is_rest:
+            self.left = Reason(
+                "unknown-package",
+                f"it is {self.called}, and the optional app for that is not installed",
+            )
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse the class, or the request."""
+        raise ImproperlyConfigured(self.astray)
+
+    guard_class = guard_method = dispatch = arun_inside = _refuse
 
 
-_is_installed = functools.cache(is_there)
-
-
-@functools.cache
-def _shipped(path: str) -> ViewKind | None:
-    kind: ViewKind | None = import_string(path)() if is_there(path.rpartition(".")[0]) else None
-    return kind
+def kinds() -> list[ViewKind]:
+    """Return the kinds that installed apps know."""
+    if not apps.apps_ready:  # a decorator in a module that the settings import
+        return []
+    return [each for each in app_extensions() if isinstance(each, ViewKind)]
 
 
 def asked_once(question: Callable[..., Answer]) -> Callable[..., Answer]:
@@ -175,12 +173,21 @@ def asked_once(question: Callable[..., Answer]) -> Callable[..., Answer]:
 
 
 @asked_once
-def kind_of(view: Any) -> ViewKind | None:
-    """Return the kind of a callback of the URLconf, or of a class; `None`: it is Django's or REST
-    framework's.
-    """
+def kind_of(view: Any) -> ViewKind:
+    """Return the kind of a callback of the URLconf, or of a class."""
     owned = view_class(view) or view
-    return next((kind for kind in kinds() if kind.owns(owned)), None)
+    for kind in kinds():
+        if kind.owns(owned):
+            return kind
+    is_rest = hasattr(owned, "initialize_request")
+    if is_rest and not owned.view_is_async:
+        return ORDINARY
+    known = {package for kind in kinds() for package in kind.packages}
+    for base in getattr(owned, "__mro__", [owned]):
+        package = str(getattr(base, "__module__", "")).partition(".")[0]
+        if package in ADAPTED and package not in known:
+            return Unknown(package, is_rest=is_rest)
+    return ORDINARY
 
 
 def operations_of(callback: Any) -> list[Any]:

@@ -8,7 +8,6 @@ reports it, once.
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -25,7 +24,7 @@ from ..instrumentation.observer import anotify_unguarded, notify_unguarded
 from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from .counting import count
 from .exchange import exchange_of, note, noted, noted_of, stamp, without_key
-from .kinds import Reason
+from .kinds import EXEMPT, Reason
 from .markers import mark_of
 from .plan import ANY_POLICY, plan_of
 from .responses import answer_to
@@ -35,7 +34,6 @@ from .responses import answer_to
 REDIRECTS = 300
 
 
-EXEMPT = Reason("exempt", "it is exempt", logging.INFO)
 METHOD = Reason("method", "its method is not among the policy's methods")
 NOBODY = Reason("nobody", "its key has no principal, as far as is known before the view")
 NO_KEY = Reason("no-key", "all or part of what its key is selected from is missing")

@@ -11,9 +11,11 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
 
 from ..core.policy import Policy
+from ..errors import ConfigurationError
 from .access_checks import Before, find_before
+from .admission import key_to_guard
 from .exchange import noted_of
-from .kinds import LARGEST, ViewKind, asked_once, kind_of, operation_of
+from .kinds import EXEMPT, LARGEST, ViewKind, asked_once, kind_of, operation_of
 from .markers import below_api_view, handler_of, mark_of, rest_class, view_class
 from .plan import Plan
 
@@ -22,14 +24,14 @@ from .plan import Plan
 class Route:
     """What is known about a callback of the URLconf and a method."""
 
-    #: Has `@idempotency_exempt` been put on the view, its class, or its handler, or is it of a kind
-    #: that is exempt?
-    exempt: bool
+    #: Why it is exempt: `@idempotency_exempt` has been put on the view, its class, or its handler,
+    #: or it is of a kind that needs no guard; "": it is not.
+    exempt: str
     #: Does it guard this method itself, by the mixin or the decorator?
     guards_itself: bool
     #: The policy that `@idempotent()` has put on the view, on its handler, or below that.
     policy: Policy | None
-    kind: ViewKind | None
+    kind: ViewKind
     #: The class behind it, if that is of REST framework.
     rest: type[Any] | None
 
@@ -66,9 +68,11 @@ def route_of(callback: Any, method: str) -> Route:
         below_api_view(handler),
         getattr(operation, "view_func", None),
     )
-    exempt = any(mark_of(each).exempt for each in exempted)
+    exempt = "@idempotency_exempt" if any(mark_of(each).exempt for each in exempted) else ""
+    if kind.left is not None and kind.left.code == EXEMPT.code and not itself:
+        exempt = exempt or kind.left.sentence
     return Route(
-        exempt=exempt or (kind is not None and bool(kind.exempt) and not itself),
+        exempt=exempt,
         guards_itself=itself,
         policy=policy,
         kind=kind,
@@ -142,6 +146,6 @@ def call_around(request: HttpRequest, policy: Policy) -> Any:
     if getattr(call, "policy", None) is policy:
         return call
     kind = kind_of(getattr(request.resolver_match, "func", None))
-    if kind is not None:
-        kind.refuse_call(request, policy)
+    if kind.astray and key_to_guard(request, policy) is not None:
+        raise ConfigurationError(kind.astray)
     return None

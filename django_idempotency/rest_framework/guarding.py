@@ -38,13 +38,13 @@ from ..http.atomic_requests import leave_atomic_requests
 from ..http.bodies import keep
 from ..http.call import Call
 from ..http.exchange import call_on, note, stamp, without_key
-from ..http.kinds import kind_of
+from ..http.kinds import EXEMPT, kind_of
 from ..http.markers import MARK, UNMARKED, names_used
 from ..http.plan import ANY_POLICY, may_refuse, plan_of
 from ..http.problems import headers, note_problem, problem_response
 from ..http.responses import render
 from ..http.run import conclude
-from ..http.unguarded import EXEMPT, leave_unguarded, note_unreached, report_unguarded
+from ..http.unguarded import leave_unguarded, note_unreached, report_unguarded
 from ..instrumentation.meters import meters
 from . import problems
 from .problems import IdempotencyException
@@ -271,9 +271,10 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
     """
     if is_keyless(request, terms):
         return run()
-    kind = kind_of(type(view)) if hasattr(view, "async_dispatch") else None
-    if kind is not None and (begun := kind.dispatch(view, request, terms, run)) is not None:
-        return cast("HttpResponseBase", begun)  # a coroutine, as adrf returns one
+    if hasattr(view, "async_dispatch") and view.view_is_async:
+        begun = kind_of(type(view)).dispatch(view, request, terms, run)
+        if begun is not None:
+            return cast("HttpResponseBase", begun)  # a coroutine, as adrf returns one
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
     if handler is None or request.method in SAFE_METHODS or getattr(handler, MARK, UNMARKED).exempt:

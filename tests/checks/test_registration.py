@@ -17,6 +17,22 @@ def test_every_path_leads_to_a_check(path: str) -> None:
     assert callable(import_string(path))
 
 
+@pytest.mark.parametrize(
+    ("module", "there"),
+    [
+        ("django", True),
+        ("no_such_package", False),
+        ("django_idempotency.contrib.ninja.kind", True),
+        ("django_idempotency.contrib.no_such_wing.kind", False),
+    ],
+)
+def test_what_is_there(module: str, there: bool) -> None:
+    """A package that is not installed and a folder that is deleted are not there, and raise
+    nothing.
+    """
+    assert checks.is_there(module) is there
+
+
 def test_a_check_is_registered_once() -> None:
     """An app may become ready more often, as where a test changes INSTALLED_APPS."""
     path = checks.DEPLOYED[0]

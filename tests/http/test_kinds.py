@@ -1,67 +1,182 @@
-"""Kinds of views: found by their package and their folder; what is known about a view is asked
+"""Kinds of views: found by the installed apps; what is known about a view is asked
 once.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import ninja  # noqa: F401 - its kind is there once it is loaded
+import ninja.openapi.views
+import ninja.operation
 import pytest
 from asgiref.sync import async_to_sync
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.http import HttpRequest, HttpResponse
+from django.test import Client, RequestFactory
+from django.urls import ResolverMatch, path
+from django.views import View
+from pytest_django import Settings
 
-from django_idempotency import idempotency_exempt, idempotent
+from django_idempotency import Policy, idempotency_exempt, idempotent
+from django_idempotency.checks.routes import check_routes
 from django_idempotency.contrib.ninja.kind import Ninja
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.http import kinds
-from django_idempotency.http.kinds import is_there
 from django_idempotency.http.markers import Mark
 from django_idempotency.http.views import route_of
 
 
-@pytest.mark.parametrize(
-    ("module", "there"),
-    [
-        ("django", True),
-        ("no_such_package", False),
-        ("django_idempotency.contrib.ninja.kind", True),
-        ("django_idempotency.contrib.no_such_wing.kind", False),
-    ],
-)
-def test_what_is_there(module: str, there: bool) -> None:
-    """A package that is not installed and a folder that is deleted are not there, and raise
-    nothing.
-    """
-    assert is_there(module) is there
+@pytest.fixture
+def without_ninja(settings: Settings) -> None:
+    """Take the app out of INSTALLED_APPS."""
+    settings.INSTALLED_APPS = [
+        app for app in settings.INSTALLED_APPS if app != "django_idempotency.contrib.ninja"
+    ]
 
 
-def test_a_kind_needs_its_package_and_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of its packages is enough; without our folder the kind is absent."""
-    here = "django_idempotency.contrib.ninja.kind.Ninja"
-    for table, expected in (
-        ({here: ("no_such_package", "ninja")}, [Ninja]),
-        ({here: ("no_such_package",)}, []),
-        ({"django_idempotency.contrib.no_such_wing.kind.Ninja": ("ninja",)}, []),
-    ):
-        monkeypatch.setattr(kinds, "SHIPPED", table)
-        assert [type(kind) for kind in kinds.kinds()] == expected
-
-
-def test_a_kind_is_absent_until_its_package_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No view is of it before that; but a function with @idempotent() may become one later, and is
-    prepared.
-    """
-    monkeypatch.setattr(
-        kinds, "SHIPPED", {"django_idempotency.contrib.ninja.kind.Ninja": ("ninja",)}
-    )
-    monkeypatch.delitem(sys.modules, "ninja")
+def test_a_kind_needs_its_app(settings: Settings) -> None:
+    """Installed apps are asked, in their order."""
+    assert Ninja in [type(kind) for kind in kinds.kinds()]
+    settings.INSTALLED_APPS = ["django_idempotency", "django_idempotency.contrib.ninja"]
+    assert [type(kind) for kind in kinds.kinds()] == [Ninja]
+    settings.INSTALLED_APPS = ["django_idempotency"]
     assert kinds.kinds() == []
-    assert [type(kind) for kind in kinds.kinds(to_come=True)] == [Ninja]
+
+
+def test_before_the_apps_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that the settings import may have a guarded view, of no kind yet."""
+    monkeypatch.setattr(apps, "apps_ready", False)
+    assert kinds.kinds() == []
+
+
+def operation() -> Any:
+    """Make the view of an operation of ninja."""
+    path = ninja.operation.PathView()
+    path.add_operation("/", ["POST"], lambda request: None)
+    return path.get_view()
+
+
+class Graph(View):
+    """Stands for a view of a package, by its module."""
+
+    __module__ = "graphene_django.views"
+
+
+class OfProject(Graph):
+    """A project's subclass."""
+
+    __module__ = "shop.views"
+
+
+class Awaiting(Graph):
+    """Stands for an async view of adrf."""
+
+    __module__ = "adrf.views"
+
+    def initialize_request(self) -> None: ...
+
+    async def post(self, request: HttpRequest) -> None: ...
+
+
+class Synchronous(View):
+    """A sync view of adrf is guarded as any of REST framework."""
+
+    __module__ = "adrf.views"
+
+    def initialize_request(self) -> None: ...
+
+
+def test_a_view_whose_app_is_missing(settings: Settings) -> None:
+    """It is known by the package of its function, its class or a base; and no other is."""
+    settings.INSTALLED_APPS = ["django_idempotency"]
+    for view, package in (
+        (operation(), "ninja"),
+        (Graph, "graphene_django"),
+        (Graph.as_view(), "graphene_django"),
+        (OfProject.as_view(), "graphene_django"),
+        (Awaiting, "adrf"),
+    ):
+        kind = kinds.kind_of(view)
+        assert isinstance(kind, kinds.Unknown)
+        assert kind.called == f"a view of {package}"
+        assert f"for {package} to INSTALLED_APPS" in kind.fix
+    for view in (View.as_view(), Synchronous, test_a_kind_needs_its_app):
+        assert kinds.kind_of(view) is kinds.ORDINARY
+
+
+@pytest.mark.usefixtures("without_ninja")
+def test_a_package_whose_app_is_there_is_known(settings: Settings) -> None:
+    """What its kind does not own, such as a page with the schema, is an ordinary view."""
+    assert isinstance(kinds.kind_of(operation()), kinds.Unknown)
+    settings.INSTALLED_APPS += ["django_idempotency.contrib.ninja"]
+    assert isinstance(kinds.kind_of(operation()), Ninja)
+    assert kinds.kind_of(lambda request: None) is kinds.ORDINARY
+    schema = ninja.openapi.views.openapi_json
+    assert kinds.kind_of(schema) is kinds.ORDINARY
+
+
+def test_what_would_guard_it_raises(settings: Settings) -> None:
+    """The decorator refuses its class and its methods; what runs later refuses the request."""
+    settings.INSTALLED_APPS = ["django_idempotency"]
+    with pytest.raises(ImproperlyConfigured, match="graphene_django to INSTALLED_APPS"):
+        idempotent(OfProject)
+
+    class Late(OfProject):
+        @idempotent()
+        def post(self, request: HttpRequest) -> HttpResponse:
+            return HttpResponse()
+
+    with pytest.raises(ImproperlyConfigured, match="graphene_django to INSTALLED_APPS"):
+        Late.as_view()
+    kind = kinds.kind_of(Awaiting)
+    assert isinstance(kind, kinds.Unknown)
+    with pytest.raises(ImproperlyConfigured, match="adrf to INSTALLED_APPS"):
+        kind.dispatch(Awaiting(), HttpRequest(), None, int)
+    with pytest.raises(ImproperlyConfigured, match="adrf to INSTALLED_APPS"):
+        kind.arun_inside(HttpRequest(), Policy(), int)
+
+
+@pytest.mark.usefixtures("without_ninja")
+@pytest.mark.parametrize("key", ["", "k1"])
+def test_a_function_inside_it(key: str, rf: RequestFactory) -> None:
+    """A keyed call is refused, since what the package checks may come later; another runs."""
+    calls = []
+
+    @idempotent()
+    def pay(request: HttpRequest) -> HttpResponse:
+        calls.append(request)
+        return HttpResponse()
+
+    request = rf.post("/", headers={"Idempotency-Key": key} if key else {})
+    request.resolver_match = ResolverMatch(operation(), (), {})
+    if key:
+        with pytest.raises(ConfigurationError, match="ninja to INSTALLED_APPS"):
+            pay(request)
+    else:
+        pay(request)
+    assert len(calls) == (0 if key else 1)
+
+
+@pytest.mark.usefixtures("without_ninja")
+def test_under_the_middleware(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    """A keyed request is left unguarded and reported; with REQUIRED it raises. The check says which."""
+    urlconf = ModuleType("urlconf")
+    urlconf.__dict__["urlpatterns"] = [path("", operation())]
+    settings.ROOT_URLCONF = urlconf
+    (found,) = check_routes()
+    assert found.id == "django_idempotency.W084"
+    assert "ninja to INSTALLED_APPS" in str(found.hint)
+    client = Client(raise_request_exception=False)
+    client.post("/", headers={"Idempotency-Key": "k1"})
+    assert "the optional app for that is not installed" in caplog.text
+    settings.IDEMPOTENCY = {"REQUIRED": True}
+    assert [each.id for each in check_routes()] == ["django_idempotency.E082"]
+    with pytest.raises(ConfigurationError, match="ninja to INSTALLED_APPS"):
+        Client().post("/", headers={"Idempotency-Key": "k1"})
 
 
 def test_a_view_is_asked_once() -> None:
@@ -76,7 +191,7 @@ def test_a_view_is_asked_once() -> None:
     assert route_of(pay, "POST") is first
     idempotency_exempt(pay)
     setting_changed.send(sender=None, setting="ROOT_URLCONF", value=None, enter=True)
-    assert (first.exempt, route_of(pay, "POST").exempt) == (False, True)
+    assert (first.exempt, route_of(pay, "POST").exempt) == ("", "@idempotency_exempt")
 
 
 def test_views_that_are_equal_are_not_the_same() -> None:
@@ -91,7 +206,8 @@ def test_views_that_are_equal_are_not_the_same() -> None:
 
     exempt, other = View(idempotency_mark=Mark(exempt=True)), View()
     assert exempt == other
-    assert (route_of(exempt, "POST").exempt, route_of(other, "POST").exempt) == (True, False)
+    assert route_of(exempt, "POST").exempt == "@idempotency_exempt"
+    assert route_of(other, "POST").exempt == ""
 
 
 def test_an_async_function_inside_a_view_of_no_known_kind() -> None:
@@ -104,5 +220,5 @@ def test_an_async_function_inside_a_view_of_no_known_kind() -> None:
         return HttpResponse()
 
     request = SimpleNamespace(_request=HttpRequest(), parser_context={"view": object()})
-    with pytest.raises(ConfigurationError, match="only adrf's views"):
+    with pytest.raises(ConfigurationError, match="An async function below @api_view"):
         async_to_sync(pay)(request)

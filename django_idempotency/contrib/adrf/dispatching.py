@@ -23,10 +23,11 @@ from ...http.admission import Keyed, call_of
 from ...http.bodies import keep
 from ...http.call import Call
 from ...http.exchange import call_on, note, stamp, without_key
+from ...http.kinds import EXEMPT
 from ...http.markers import mark_of
 from ...http.plan import ANY_POLICY
 from ...http.run import arun, require_lease
-from ...http.unguarded import EXEMPT, areport_unguarded, leave_unguarded
+from ...http.unguarded import areport_unguarded, leave_unguarded
 from ...rest_framework.guarding import ViewTerms, finished, response_to
 from ...stores.lending import in_database_thread
 from ..operations import OperationCall

@@ -15,14 +15,14 @@ class Adrf(ViewKind):
     lease.
     """
 
+    packages = ("adrf",)
+
     def owns(self, view: Any) -> bool:
         """Does a class dispatch async handlers?"""
         return hasattr(view, "async_dispatch")
 
     def dispatch(self, view: Any, request: HttpRequest, terms: Any, run: Callable[[], Any]) -> Any:
         """Return a coroutine, as adrf's dispatch of async handlers does."""
-        if not view.view_is_async:
-            return None
         from .dispatching import adispatch  # not above: needs DRF, which such a view has loaded
 
         return adispatch(view, request, terms, run)

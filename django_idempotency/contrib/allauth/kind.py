@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import Any
 
-from ...api import ViewKind
+from ...api import EXEMPT, ViewKind
 
 
 class Allauth(ViewKind):
     """Exempt, as if `@idempotency_exempt` were on each."""
 
-    exempt = "it is a view of allauth"
+    packages = ("allauth",)
+    left = replace(EXEMPT, sentence="it is a view of allauth")
 
     def owns(self, view: Any) -> bool:
         """Is it from a module of allauth, or does its class inherit from one that is?"""

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from typing import Any
-
-from django.core.checks import CheckMessage
 
 from ...api import Policy, ViewKind
 from ...http.kinds import Reason
-from ...http.markers import view_class
 
 #: The modules of view classes that handle GraphQL in `dispatch()`.
 _MODULES = ("graphene_django.views", "strawberry.django.views")
@@ -41,27 +37,15 @@ class GraphQL(ViewKind):
     none.
     """
 
+    packages = ("graphene_django", "strawberry")
     left = RESOLVERS
     called = "a GraphQL view"
+    fix = "Put @idempotent(authorize_replay=…) on its class"
     handlers = ("post",)
 
     def owns(self, view: Any) -> bool:
         """Is it a class of graphene or strawberry?"""
         return library_view(view) is not None
-
-    def refusal(self, callback: Any, method: str) -> str:
-        """Name the class."""
-        return (
-            f"The middleware cannot guard {view_class(callback).__name__}, a GraphQL view, "
-            'and "REQUIRED" is set. Put '
-            "@idempotent(authorize_replay=…) on its class, or @idempotency_exempt."
-        )
-
-    def problems(self, view: str) -> Iterator[CheckMessage]:
-        """Say that it runs unguarded, or raises."""
-        from .checks import check_view  # not above: checks are not needed to serve
-
-        return check_view(view)
 
     def guard_class(self, cls: type[Any], policy: Policy) -> type[Any] | None:
         """Return a subclass whose mutations are guarded."""

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from typing import Any
 
-from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
-from django.http import HttpRequest
 
 from ...api import Policy, ViewKind
-from ...errors import ConfigurationError
-from ...http.admission import key_to_guard
 from ...http.kinds import Function, Marks, Reason
-from ...http.markers import view_class
 
 #: The module of the class that all controllers inherit from.
 MODULE = "dmr.controller"
@@ -28,26 +22,19 @@ INSIDE = Reason(
 class ModernRest(ViewKind):
     """The middleware leaves them alone: access to a replay is checked inside an endpoint."""
 
+    packages = ("dmr",)
     left = INSIDE
     called = "a controller of django-modern-rest"
+    fix = "Put @idempotent() on each of its methods that must not run twice"
+    astray = (
+        "A method with @idempotent() was called inside of django-modern-rest, but not by the "
+        "endpoint that it guards. Let the endpoint_cls of a controller inherit from that of the "
+        "class that has the method."
+    )
 
     def owns(self, view: Any) -> bool:
         """Is it a controller's class?"""
         return inspect.isclass(view) and any(base.__module__ == MODULE for base in view.__mro__)
-
-    def refusal(self, callback: Any, method: str) -> str:
-        """Name the method of the endpoint."""
-        return (
-            'The middleware cannot guard endpoints of django-modern-rest, and "REQUIRED" '
-            "is set. Put @idempotent() on "
-            f"{view_class(callback).__name__}.{method.lower()}, or @idempotency_exempt."
-        )
-
-    def problems(self, view: str) -> Iterator[CheckMessage]:
-        """Say that it runs unguarded, or raises."""
-        from .checks import check_view  # not above: checks are not needed to serve
-
-        return check_view(view)
 
     def guard_class(self, cls: type[Any], policy: Policy) -> type[Any] | None:
         """Refuse a class: its endpoints are made with it."""
@@ -69,15 +56,3 @@ class ModernRest(ViewKind):
         vars(method).update(marks)
         guard_endpoint(owner, method, policy)
         return True
-
-    def refuse_call(self, request: HttpRequest, policy: Policy) -> None:
-        """Refuse a call that is not its own endpoint's: it is unknown whether the package's checks
-        were made.
-        """
-        if key_to_guard(request, policy, by="modern_rest") is not None:
-            raise ConfigurationError(
-                "A method with @idempotent() was called inside of django-modern-rest, but "
-                "not by the endpoint that it "
-                "guards. Let the endpoint_cls of a controller inherit from that of the "
-                "class that has the method."
-            )

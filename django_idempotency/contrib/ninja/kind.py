@@ -16,12 +16,9 @@ from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 from django.core.exceptions import ImproperlyConfigured
-from django.http import HttpRequest
 
 from ...api import Policy, ViewKind
-from ...errors import ConfigurationError
-from ...http.admission import key_to_guard
-from ...http.kinds import Function, Marks, Reason, operation_of
+from ...http.kinds import Function, Marks, Reason
 from ...http.layers import closed_over, layers_of
 
 #: The module of ninja's views.
@@ -42,8 +39,17 @@ INSIDE = Reason(
 class Ninja(ViewKind):
     """The middleware leaves them alone: access to a replay is checked inside an operation."""
 
+    packages = ("ninja",)
     left = INSIDE
     called = "an operation of django-ninja"
+    fix = (
+        "Put @idempotent() on its function, directly below the decorator that makes it an operation"
+    )
+    astray = (
+        "A function with @idempotent() was called inside ninja, but not by the operation that it "
+        "guards. Put @api.post(…) directly above @idempotent(), and use functools.wraps() in every "
+        "decorator between them."
+    )
 
     def owns(self, view: Any) -> bool:
         """Is it a function that ninja has made of a path?"""
@@ -57,43 +63,14 @@ class Ninja(ViewKind):
                 return list(getattr(held["self"], "operations", ()))
         return []
 
-    def refusal(self, callback: Any, method: str) -> str:
-        """Name the function of the operation."""
-        name = getattr(
-            getattr(operation_of(callback, method), "view_func", None), "__qualname__", "it"
-        )
-        return (
-            'The middleware cannot guard django-ninja operations, and "REQUIRED" is set. '
-            "Put @idempotent() "
-            f"on {name}, directly below the decorator that makes it an operation, or "
-            "@idempotency_exempt."
-        )
-
-    def refuse(self, view: Any) -> None:
-        """Refuse `@idempotent()` above `@api.post`, and in `decorate_view`, which is outside
-        ninja's checks.
-        """
-        *_, innermost = layers_of(view)
-        bound = getattr(innermost, "__self__", None)
-        if any(cls.__module__ == MODULE for cls in type(bound).__mro__):
-            path = getattr(bound, "path", "")
-            raise ImproperlyConfigured(
-                f"decorate_view(idempotent()) on the operation {path!r} would replay "
-                "before ninja has authenticated "
-                "the client. Put @idempotent() below the @api.post line, as a decorator of "
-                "the function."
-            )
-        if hasattr(view, _OPERATION):
-            raise ImproperlyConfigured(
-                f"@idempotent() is above the decorator that makes {view.__qualname__} an "
-                "operation, where it has no "
-                "effect. Swap the two lines: @api.post(…) above @idempotent()."
-            )
-
     def offer(self, guarded: Callable[..., Any], view: Callable[..., Any], policy: Policy) -> None:
         """Let a guarded function become an operation: ninja calls back, and reads its
         parameters.
+
+        Raises `ImproperlyConfigured` above `@api.post`, and in `decorate_view`, which is outside
+        ninja's checks.
         """
+        _refuse(view)
 
         def guard(operation: Any) -> None:
             # Not above: needs ninja, which has made the operation.
@@ -129,17 +106,25 @@ class Ninja(ViewKind):
         _contribute(method, controllers.guarding(method, policy, guard))
         return True
 
-    def refuse_call(self, request: HttpRequest, policy: Policy) -> None:
-        """Refuse a call that is not its own operation's: it is unknown whether ninja's checks were
-        made.
-        """
-        if key_to_guard(request, policy, by="ninja") is not None:
-            raise ConfigurationError(
-                "A function with @idempotent() was called inside ninja, but not by the "
-                "operation that it guards. Put "
-                "@api.post(…) directly above @idempotent(), and use functools.wraps() in "
-                "every decorator between them."
-            )
+
+def _refuse(view: Any) -> None:
+    """Refuse what ninja would call without its guard, or would not call any more."""
+    *_, innermost = layers_of(view)
+    bound = getattr(innermost, "__self__", None)
+    if any(cls.__module__ == MODULE for cls in type(bound).__mro__):
+        path = getattr(bound, "path", "")
+        raise ImproperlyConfigured(
+            f"decorate_view(idempotent()) on the operation {path!r} would replay "
+            "before ninja has authenticated "
+            "the client. Put @idempotent() below the @api.post line, as a decorator of "
+            "the function."
+        )
+    if hasattr(view, _OPERATION):
+        raise ImproperlyConfigured(
+            f"@idempotent() is above the decorator that makes {view.__qualname__} an "
+            "operation, where it has no "
+            "effect. Swap the two lines: @api.post(…) above @idempotent()."
+        )
 
 
 def _contribute(function: Callable[..., Any], callback: Callable[[Any], None]) -> None:

@@ -111,3 +111,15 @@ def test_a_lease_for_the_project_does_not_make_the_middleware_guard_it(
     assert found(settings, Atomic.as_view()) == {}
     settings.MIDDLEWARE = []
     assert found(settings, Bare.as_view()) == {}
+
+
+def test_a_guard_without_the_app(settings: Settings) -> None:
+    """Only the app knows how to await the view: without it the guard is an error."""
+    urlconf = ModuleType("urlconf")
+    urlconf.__dict__["urlpatterns"] = [path("", Leased.as_view()), path("sync", Sync.as_view())]
+    settings.ROOT_URLCONF = urlconf
+    assert list(check_routes()) == []
+    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if not app.endswith("adrf")]
+    (found,) = check_routes()
+    assert "Leased" in found.msg
+    assert "adrf to INSTALLED_APPS" in hints([found])["E149"]

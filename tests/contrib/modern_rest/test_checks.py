@@ -29,7 +29,7 @@ def test_what_the_middleware_leaves_unguarded(settings: Settings) -> None:
     settings.MIDDLEWARE = []
     assert list(check_routes()) == []
     settings.MIDDLEWARE = [OURS]
-    messages = [message.msg for message in check_routes() if (message.id or "").endswith("W148")]
+    messages = [message.msg for message in check_routes() if (message.id or "").endswith("W084")]
     every = ("Charges", "More", "AsyncCharges", "Bare")
     assert [name for name in every if any(f"api.{name} " in text for text in messages)] == [
         "More",
@@ -37,8 +37,8 @@ def test_what_the_middleware_leaves_unguarded(settings: Settings) -> None:
     ]
     settings.IDEMPOTENCY = {"REQUIRED": True}
     found = hints(check_routes())
-    assert "@idempotent() on its methods" in found["E148"]
-    assert "W148" not in found
+    assert "@idempotent() on each of its methods" in found["E082"]
+    assert "W084" not in found
 
 
 def test_the_routes(settings: Settings) -> None:

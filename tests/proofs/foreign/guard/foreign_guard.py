@@ -71,9 +71,9 @@ def listen() -> None:
     of allauth.
     """
     from django_idempotency import signals
-    from django_idempotency.contrib.allauth.kind import Allauth
+    from django_idempotency.http import kinds
 
-    Allauth.exempt = ""
+    kinds.ADAPTED = ()
 
     for event in EVENTS:
 

@@ -6,6 +6,7 @@ from testproject.settings import *  # noqa: F403 - these settings, but for a few
 from testproject.settings import INSTALLED_APPS, MIDDLEWARE
 
 INSTALLED_APPS = [*INSTALLED_APPS, "allauth", "allauth.account", "allauth.headless"]
+INSTALLED_APPS += ["django_idempotency.contrib.allauth"]
 # Our middleware stays last.
 MIDDLEWARE = [*MIDDLEWARE[:-1], "allauth.account.middleware.AccountMiddleware", MIDDLEWARE[-1]]
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
