@@ -342,7 +342,7 @@ def _is_left(request: HttpRequest, route: PlannedRoute) -> bool:
         return False
     if plan.required is True:
         raise ConfigurationError(
-            f'The middleware cannot guard {_name_of(callback)}, {kind.called}, and "REQUIRED" is '
+            f'The middleware cannot guard {request.path}, {kind.called}, and "REQUIRED" is '
             f"set. {kind.fix}, or @idempotency_exempt."
         )
     return _left(request, plan, kind.left)

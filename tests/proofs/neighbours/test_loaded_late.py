@@ -13,7 +13,8 @@ from ...test_architecture import ROOT
 SCRIPT = """
 import json, sys
 import tests.budgets.project as project
-project.configure("django.contrib.auth", "django.contrib.contenttypes", "django_idempotency", middleware=(f"{project.MODULE}.SignedIn",))
+apps = "django.contrib.auth", "django.contrib.contenttypes", "django_idempotency", "django_idempotency.contrib.ninja"
+project.configure(*apps, middleware=(f"{project.MODULE}.SignedIn",))
 from django.contrib.auth.models import Group
 from django.core.management import call_command
 from django.test import Client
