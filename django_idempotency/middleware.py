@@ -332,11 +332,10 @@ def _is_left(request: HttpRequest, route: PlannedRoute) -> bool:
         if exemption.covers(request, callback):
             return _left(request, plan, EXEMPT, f'"EXEMPT" has {exemption.text!r}')
     if plan.in_body:  # most requests have no key there, and to look for one costs each of them
-        name = _name_of(callback)
         raise ConfigurationError(
             'The middleware looks for no key in a body, and "REQUIRED" is set with a '
             '"PROFILE" that has it there. Put '
-            f"@idempotent() on {name}, or @idempotency_exempt."
+            f"@idempotent() on {_name_of(callback)}, or @idempotency_exempt."
         )
     if kind.left is None:
         return False

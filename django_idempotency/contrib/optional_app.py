@@ -36,7 +36,7 @@ class OptionalApp(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
     #: The path of its system check, and that of the class of its extension; "": it has none.
     check = extends = ""
-    #: The tags of its check, beside ours.
+    #: The tags of its check, beside the package's own.
     tags: tuple[str, ...] = ()
 
     def ready(self) -> None:

@@ -469,7 +469,7 @@ class Resolved(WholePolicy):
     #: The setting of that name, for `derive()`; `None`: SECRET_KEY.
     # Kept out of tracebacks that print local variables.
     derive_secret: str | bytes | None = field(repr=False)
-    #: What the extensions of `engine.options` set, and `UndoOn` of `contrib.steps`.
+    #: Set by the extensions of `engine.options`, and by `UndoOn` of `contrib.steps`.
     store_body: bool = True
     buffer_stream: bool = False
     seen_for: float = 0.0
@@ -491,8 +491,8 @@ class Contradiction(NamedTuple):
     clash: Callable[[Any, Any], bool]
     #: Why, and what to type.
     says: str
-    #: Do they say something that cannot be kept, whoever has said it? Otherwise the first has no
-    #: effect, or lacks something: a default that was said elsewhere does no harm.
+    #: Do they say something that cannot be kept, even if one of them is a default? Otherwise the
+    #: first has no effect, or lacks something: a default that was said elsewhere does no harm.
     against: bool = False
     #: Do they only where the guarantee is a lease?
     under_lease: bool = False

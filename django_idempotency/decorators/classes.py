@@ -119,7 +119,7 @@ class Method:
     def _guard(self, owner: type[Any], name: str) -> None:
         setattr(owner, name, self._method)
         bare = vars(Method(self._method, self._policy))
-        # What decorators there have set.
+        # Decorators above have set these.
         above = {name: value for name, value in vars(self).items() if name not in bare}
         if mark_of(self).exempt:
             above[MARK] = Mark(exempt=True)

@@ -40,7 +40,7 @@ class Extension:
     #: Does it mean something with guarantee="lease" only? A policy that names it beside "atomic" is
     #: refused, and the setting means it for the others.
     needs_lease: ClassVar[bool] = False
-    #: What it sets in the compiled policy, by the name there: see `core.policy.Resolved`.
+    #: The values that it sets in the compiled policy, by their names in `core.policy.Resolved`.
     terms: Mapping[str, Any] = MappingProxyType({})
 
     def contradiction(self, says: Callable[[str], Any]) -> str | None:

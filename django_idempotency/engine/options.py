@@ -55,7 +55,7 @@ class Tombstones(Option):
 
 
 class LongestRun(Option):
-    """Bounds how long work may run: after it the lease is no longer renewed, and ends at most one
+    """Bounds how long work may run: after that nobody renews its lease, which ends at most one
     `lease` later, so that another may take over.
     """
 

@@ -1,6 +1,6 @@
 """A guarded function's view of its own call, and the durable execution around a call.
 
-Whoever knows executions sets that: `contrib.steps.durable`.
+`contrib.steps.durable` sets the execution.
 """
 
 from __future__ import annotations

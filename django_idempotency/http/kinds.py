@@ -61,7 +61,7 @@ class ViewKind(AppExtension):
     left: Reason | None = None
     #: What one of its views is called: "a GraphQL view".
     called = ""
-    #: What to type where the middleware leaves one of its views: "Put @idempotent() on its class".
+    #: The advice where the middleware leaves one of its views: "Put @idempotent() on its class".
     fix = ""
     #: The error for a guarded function that is called inside of a view, and not by what it guards
     #: there; "": it is guarded in any case.

@@ -1,4 +1,4 @@
-"""What `OnTakeover` decides about a request, and how the request ends by that."""
+"""Asks `OnTakeover` about a request whose owner was abandoned, and ends it as that decides."""
 
 from __future__ import annotations
 

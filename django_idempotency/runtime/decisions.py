@@ -1,4 +1,4 @@
-"""What `OnTakeover` may decide, for requests and for calls."""
+"""The decisions about a takeover, for requests and for calls."""
 
 from __future__ import annotations
 

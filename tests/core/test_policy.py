@@ -279,7 +279,7 @@ def test_a_response_of_which_only_the_status_is_stored() -> None:
 
 @pytest.mark.parametrize("option", [LongestRun(600), OnTakeover(print), UndoOn(KeyError)], ids=repr)
 def test_an_option_without_effect(option: Any) -> None:
-    """It needs a lease, whoever says that there is none."""
+    """It needs a lease, beside the policy's field as beside the setting."""
     with pytest.raises(ValueError, match=r"means nothing with .* Type guarantee=\"lease\""):
         Policy(guarantee="atomic", extensions=[option])
     policy = Policy(extensions=[option])

@@ -528,7 +528,7 @@ def test_aopen_loses_a_race(claims: list[Any], verdict: object, event: str) -> N
 
 
 def test_a_call_that_may_wait_waits_after_a_lost_race(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`wait=5` outlasts what is in the way of its claim, whoever that is."""
+    """`wait=5` outlasts what is in the way of its claim, a request or anything else."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
     done = record_of(LEASED, status=Status.COMPLETED, outcome=OUTCOME)

@@ -1,4 +1,4 @@
-"""What a client may ask about its own operation when it knows only the key.
+"""Tells a client about its own operation when it knows only the key.
 
 Nothing is written for a key by asking. The view here is for Django's own authentication; REST
 framework's is in `contrib.rest`.

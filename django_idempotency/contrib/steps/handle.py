@@ -257,7 +257,7 @@ class StepsHandle(OperationHandle):
             raise ConfigurationError(
                 "A step stores its result until the operation has ended, and the policy "
                 "says StatusOnly(): type "
-                "ENCRYPTION_KEYS, so that it is stored sealed, or leave the step or it out."
+                "ENCRYPTION_KEYS, so that it is stored sealed, or leave the step or StatusOnly out."
             )
         first = Step(
             run=UUID(bytes=bytes.fromhex(self._derive("steps"))[:16], version=5),

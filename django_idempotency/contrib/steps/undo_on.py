@@ -12,8 +12,8 @@ class UndoOn(Extension):
     """Undoes the steps of work that raises one of these exceptions: it gives up, and the exception,
     or the response that is made of it, is stored.
 
-    `UndoOn()` takes back one of the settings. Raises `TypeError` for what is no class of
-    exceptions.
+    `UndoOn()` takes back one of the settings. Raises `TypeError` for a value that is not a
+    class of exceptions.
     """
 
     needs_lease = True
