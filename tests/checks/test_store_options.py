@@ -23,7 +23,9 @@ MEMORY = {"BACKEND": f"{STORE}.memory.MemoryStore"}
 
 
 def redis(**options: Any) -> dict[str, Any]:
-    return {"BACKEND": f"{STORE}.redis.RedisStore", "OPTIONS": {"cache": "redis", **options}}
+    if "url" not in options:
+        options = {"cache": "redis", **options}
+    return {"BACKEND": f"{STORE}.redis.RedisStore", "OPTIONS": options}
 
 
 def dynamodb(**options: Any) -> dict[str, Any]:
@@ -51,6 +53,22 @@ def found(settings: Settings) -> Any:
             "BACKEND": "django.core.cache.backends.redis.RedisCache",
             "LOCATION": "redis://127.0.0.1:1/0",
         },
+        "valkey": {
+            "BACKEND": "django_valkey.cache.ValkeyCache",
+            "LOCATION": "valkey://127.0.0.1:1/0",
+        },
+        "valkey-sentinel": {
+            "BACKEND": "django_valkey.cache.ValkeyCache",
+            "LOCATION": "valkey://mymaster/0",
+            "OPTIONS": {
+                "CONNECTION_FACTORY": "django_valkey.pool.SentinelConnectionFactory",
+                "SENTINELS": [("127.0.0.1", 1)],
+            },
+        },
+        "valkey-cluster": {
+            "BACKEND": "django_valkey.cluster_cache.cache.ClusterValkeyCache",
+            "LOCATION": "valkey://127.0.0.1:1/0",
+        },
         "absent": {"BACKEND": "no.such.Cache"},
         "empty": {"BACKEND": "django_redis.cache.RedisCache"},
         "client": {
@@ -71,7 +89,17 @@ def found(settings: Settings) -> Any:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"timeout": 1}, {"prefix": "shop:keys", "min_replicas": 2}, {"local_cache": 9}]
+    "options",
+    [
+        {},
+        {"timeout": 1},
+        {"prefix": "shop:keys", "min_replicas": 2},
+        {"local_cache": 9},
+        {"cache": "django"},
+        {"url": "redis://127.0.0.1:1/0"},
+        {"url": "rediss://app:p%2Fw%40@[::1]:1?db=2&ssl_cert_reqs=none&max_connections=9"},
+        {"url": "unix:///run/redis.sock?db=1&password=secret"},
+    ],
 )
 def test_redis_is_silent(found: Any, options: dict[str, Any]) -> None:
     """A usable Redis raises no finding and no error."""
@@ -79,26 +107,64 @@ def test_redis_is_silent(found: Any, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cache", "problem"),
+    ("options", "problem"),
     [
-        ("default", 'CACHES["default"] is LocMemCache'),
-        ("django", 'CACHES["django"] is RedisCache'),
-        ("absent", "InvalidCacheBackendError"),
-        ("empty", "Missing connections string"),
-        ("client", "No module named"),
+        ({"cache": "default"}, 'CACHES["default"] is LocMemCache'),
+        ({"cache": "absent"}, "InvalidCacheBackendError"),
+        ({"cache": "empty"}, "Missing connections string"),
+        ({"cache": "client"}, "No module named"),
+        ({"url": "redis://127.0.0.1:1/0?colour=blue"}, "colour"),
+        ({"url": "redis://127.0.0.1:1/0?db=first"}, "Invalid value for 'db'"),
+        ({"url": "redis://127.0.0.1:70000/0"}, "Port out of range"),
     ],
 )
 @pytest.mark.parametrize("more", [{}, {"local_cache": True}])
-def test_a_cache_of_another_kind(
-    found: Any, cache: str, problem: str, more: dict[str, Any]
+def test_what_no_connection_can_be_made_from(
+    found: Any, options: dict[str, Any], problem: str, more: dict[str, Any]
 ) -> None:
     """E018 says what the store would raise."""
-    (message,) = found(redis=redis(cache=cache, **more))
-    assert (
-        f'CACHES["{cache}"] = {{"BACKEND": "django_redis.cache.RedisCache"'
-        in hints([message])["E018"]
-    )
+    (message,) = found(redis=redis(**options, **more))
+    assert '"OPTIONS": {"url": "redis://127.0.0.1:6379/1"}' in hints([message])["E018"]
     assert problem in message.msg
+
+
+def test_caches_of_django_valkey(found: Any) -> None:
+    """One server is silent. E018 for Sentinel and a cluster, which are django-redis's here."""
+    pytest.importorskip("django_valkey")
+    assert found(redis=redis(cache="valkey")) == []
+    for cache in ("valkey-sentinel", "valkey-cluster"):
+        (message,) = found(redis=redis(cache=cache))
+        assert message.id == "django_idempotency.E018"
+        assert "for Sentinel or a cluster take django_redis.cache.RedisCache" in message.msg
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(None, "", 5),
+        "http://secret@127.0.0.1:1/0",
+        "redis://:secret@127.0.0.1:1/first",
+        "redis://:sec/ret@127.0.0.1:1/0",
+        "redis://:sec#ret@127.0.0.1:1/0",
+        "redis://:secret@127.0.0.1:port/0",
+        "redis://:secret@one:1,redis://:secret@other:1",
+        "unix://",
+    ],
+)
+def test_a_malformed_url(found: Any, url: Any) -> None:
+    """E012, which does not show a password."""
+    (message,) = found(redis=redis(url=url))
+    assert "what that takes: url, cache, prefix" in hints([message])["E012"]
+    assert 'such as "redis://:password@127.0.0.1:6379/1"' in message.msg
+    assert "ret" not in message.msg
+
+
+@pytest.mark.parametrize("cache", ["default", "redis"])
+def test_a_url_and_a_cache(found: Any, cache: str) -> None:
+    """E012: one of them would be ignored."""
+    (message,) = found(redis=redis(url="redis://127.0.0.1:1/0", cache=cache))
+    assert '"url" and "cache" are both given' in message.msg
+    assert "E012" in hints([message])
 
 
 @pytest.mark.parametrize(
@@ -115,7 +181,9 @@ def test_malformed_options(found: Any, option: str, values: list[Any], typed: st
     """E012, also for options that a store cannot be built from."""
     for value in values:
         (message,) = found(redis=redis(**{option: value}))
-        assert "what that takes: cache, prefix, timeout, min_replicas" in hints([message])["E012"]
+        assert (
+            "what that takes: url, cache, prefix, timeout, min_replicas" in hints([message])["E012"]
+        )
         assert typed in message.msg
 
 
@@ -152,7 +220,7 @@ def test_two_stores_behind_one_front(found: Any, other: dict[str, Any]) -> None:
         )
     )["E042"]
     assert '"front": "front-slow" in "slow"' in hint
-    assert '"OPTIONS": {"cache": "redis", "prefix": "idempotency-slow"}' in hint
+    assert 'copy of \'front\' as "front-slow", with "prefix": "idempotency-slow"' in hint
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable
 from inspect import getsource
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,8 +22,16 @@ from .pages import DOCS, blocks, text
 PAGE = DOCS / "how-to/store-in-dynamodb.md"
 
 
+class NoTable(Exception): ...
+
+
 class Recorder:
     """A DynamoDB client that has no table yet and records what it is asked."""
+
+    #: As boto3's clients have them.
+    exceptions = SimpleNamespace(
+        ResourceNotFoundException=NoTable, ResourceInUseException=ClientError
+    )
 
     def __init__(self) -> None:
         self.asked: dict[str, dict[str, Any]] = {}
@@ -33,7 +42,7 @@ class Recorder:
     def describe_table(self, **given: Any) -> dict[str, Any]:
         self.asked["describe_table"] = given
         if "create_table" not in self.asked:
-            raise ClientError({"Error": {"Code": "ResourceNotFoundException"}}, "DescribeTable")
+            raise NoTable
         return {"Table": self.asked["create_table"]}
 
     def create_table(self, **given: Any) -> None:

@@ -13,7 +13,7 @@ EXTRAS = {
     for name, packages in re.findall(r"^([\w-]+) = \[(.*)\]", PROJECT, re.MULTILINE)
 }
 #: Package → what people call it.
-CALLED = {"djangorestframework": "Django REST framework"}
+CALLED = {"djangorestframework": "Django REST framework", "redis": "redis-py"}
 
 
 def test_the_table_of_extras() -> None:

@@ -84,14 +84,10 @@ class DynamoDBClient:
 
         Raises `StoreUnavailable`.
         """
-        from botocore.exceptions import ClientError
-
         with translated():
             try:
                 self._call(operation, arguments)
-            except ClientError as error:
-                if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                    raise
+            except self.boto.exceptions.ConditionalCheckFailedException as error:
                 return False, error.response.get("Item")
         return True, None
 

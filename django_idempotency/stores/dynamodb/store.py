@@ -17,6 +17,7 @@ from ...errors import ConfigurationError, LostRace, RecordUnreadable, StoreUnava
 from ..base import BaseStore, Purged, Scanned, utcnow, without_body
 from ..check_messages import Finding
 from ..key_value import packing
+from ..key_value.options import refuse_timeout
 from .client import DynamoDBClient
 from .items import FIELDS, Schema, deleted_at
 from .table import create, missing
@@ -24,8 +25,6 @@ from .table import create, missing
 if TYPE_CHECKING:
     from .items import Item
 
-#: The longest `timeout`, in seconds. After that, the client of the request has given up.
-MAX_TIMEOUT = 60
 #: The fields that a record takes from its ticket once per life.
 _LIFE = ("scope", "key", "created_at", "guarantee", "secret_id", "method", "path")
 #: What a takeover compares. The deadline is included: an owner that renews at the last moment keeps
@@ -98,7 +97,7 @@ class DynamoDBStore(BaseStore):
         client: Any = None,
         clock: Callable[[], datetime] = utcnow,
     ) -> None:
-        _refuse(timeout)
+        refuse_timeout(timeout, usual=0.5)
         self.schema = Schema(
             table=table,
             key_attr=key_attr,
@@ -240,9 +239,11 @@ class DynamoDBStore(BaseStore):
 
     def get(self, record_id: UUID) -> Record | None:
         now = self._clock()
-        key = self.schema.key(record_id)
         found = self.client.ask(
-            "get_item", TableName=self.schema.table, Key=key, ConsistentRead=True
+            "get_item",
+            TableName=self.schema.table,
+            Key=self.schema.key(record_id),
+            ConsistentRead=True,
         )
         return self._record(found["Item"], record_id, now) if "Item" in found else None
 
@@ -280,21 +281,8 @@ class DynamoDBStore(BaseStore):
         """Do nothing: DynamoDB deletes what has expired."""
         return Purged(count=0, resume=None)
 
-    def _record(self, item: Item | None, record_id: UUID, read_at: datetime) -> Record:
+    def _record(self, item: Item, record_id: UUID, read_at: datetime) -> Record:
         try:
-            return self.schema.record(item or {}, record_id, read_at)
+            return self.schema.record(item, record_id, read_at)
         except packing.Malformed as error:
             raise RecordUnreadable from error
-
-
-def _refuse(timeout: Any) -> None:
-    """Raise `ValueError` for invalid options, before a request does."""
-    if (
-        isinstance(timeout, bool)
-        or not isinstance(timeout, (int, float))
-        or not 0 < timeout <= MAX_TIMEOUT
-    ):
-        raise ValueError(
-            f'"timeout" is seconds, above 0 and at most {MAX_TIMEOUT}, such as 0.5; not '
-            f"{timeout!r}."
-        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from ...errors import ConfigurationError
@@ -78,21 +79,16 @@ def _deletes(boto: Any, schema: Schema) -> bool:
 
 
 def _described(boto: Any, table: str) -> dict[str, Any] | None:
-    from botocore.exceptions import ClientError
-
     try:
         found: dict[str, Any] = boto.describe_table(TableName=table)["Table"]
-    except ClientError as error:
-        if error.response["Error"]["Code"] == "ResourceNotFoundException":
-            return None
-        raise
+    except boto.exceptions.ResourceNotFoundException:
+        return None
     return found
 
 
 def _make(boto: Any, schema: Schema) -> None:
-    from botocore.exceptions import ClientError
-
-    try:
+    # Another process may have created it meanwhile.
+    with suppress(boto.exceptions.ResourceInUseException):
         boto.create_table(
             TableName=schema.table,
             BillingMode="PAY_PER_REQUEST",
@@ -103,10 +99,6 @@ def _make(boto: Any, schema: Schema) -> None:
                 {"AttributeName": name, "AttributeType": "S"} for name in _keys(schema)
             ],
         )
-    except ClientError as error:
-        # Created by another process meanwhile.
-        if error.response["Error"]["Code"] != "ResourceInUseException":
-            raise
 
 
 def _compare(found: dict[str, Any], schema: Schema) -> None:
@@ -114,17 +106,15 @@ def _compare(found: dict[str, Any], schema: Schema) -> None:
         given["AttributeName"]: given["AttributeType"]
         for given in found.get("AttributeDefinitions", ())
     }
-    keys = {given["AttributeName"]: given["KeyType"] for given in found.get("KeySchema", ())}
-    if keys != _keys(schema) or any(types[name] != "S" for name in keys):
-        has, needs = (
-            " and ".join(f'"{name}" ({kind}, {type_})' for name, kind, type_ in given)
-            for given in (
-                [(name, kind, types[name]) for name, kind in keys.items()],
-                [(name, kind, "S") for name, kind in _keys(schema).items()],
-            )
-        )
+    has = {
+        f'"{given["AttributeName"]}" ({given["KeyType"]}, {types[given["AttributeName"]]})'
+        for given in found.get("KeySchema", ())
+    }
+    needs = {f'"{name}" ({kind}, S)' for name, kind in _keys(schema).items()}
+    if has != needs:
         raise ConfigurationError(
-            f'Table "{schema.table}" has another key: {has}, where the store needs {needs}. '
+            f'Table "{schema.table}" has another key: {" and ".join(sorted(has))}, where the store '
+            f"needs {' and '.join(sorted(needs))}. "
             'Change "key_attr" and "sort_key_attr" in its OPTIONS, or choose another table.'
         )
 

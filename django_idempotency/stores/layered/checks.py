@@ -18,9 +18,8 @@ class E042(Finding):
     """IDEMPOTENCY["STORES"]: "%(alias)s" and "%(other)s" keep different records behind one front,
     %(front)s, so copies of one's records would be replayed for the other.
 
-    Type "front": "front-%(other)s" in "%(other)s", and add "front-%(other)s": {"BACKEND":
-    "django_idempotency.stores.redis.RedisStore", "OPTIONS": {"cache": "%(cache)s", "prefix":
-    "idempotency-%(other)s"}} to "STORES".
+    Type "front": "front-%(other)s" in "%(other)s", and add to "STORES" a copy of %(front)s as
+    "front-%(other)s", with "prefix": "idempotency-%(other)s" in its "OPTIONS".
     """
 
 
@@ -42,8 +41,7 @@ def check_front(*, alias: str, nested: Nested, built: Built) -> Iterator[CheckMe
             and ours[0] == theirs[0]
             and ours[1] != theirs[1]
         ):
-            cache = getattr(built(front), "cache", "default")
-            yield E042(alias=alias, other=other, front=shown(front), cache=cache)
+            yield E042(alias=alias, other=other, front=shown(front))
 
 
 def _places(alias: str, nested: Nested, built: Built) -> tuple[Any, Any] | None:

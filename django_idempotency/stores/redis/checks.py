@@ -1,4 +1,4 @@
-"""Checks of the cache under a Redis store, and of its server."""
+"""Checks of how a Redis store reaches its server, and of that server."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 from django.core.checks import CheckMessage
 
 from ..check_messages import Finding, one_line
-from .connecting import cache_of
+from .connecting import pool_of
 
 
 class E018(Finding):
-    """IDEMPOTENCY["STORES"]["%(alias)s"] cannot keep its records in the cache "%(cache)s":
-    %(problem)s.
+    """IDEMPOTENCY["STORES"]["%(alias)s"] cannot make connections to its Redis: %(problem)s.
 
-    Type python -m pip install "django-idempotency[redis]", and CACHES["%(cache)s"] = {"BACKEND":
-    "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:6379/1"}; or "OPTIONS":
-    {"cache": …} with the alias of one that is such.
+    Type python -m pip install "django-idempotency[redis]", and "OPTIONS": {"url":
+    "redis://127.0.0.1:6379/1"}; or {"cache": …} with the alias of a cache whose "BACKEND" is
+    django.core.cache.backends.redis.RedisCache, django_redis.cache.RedisCache or
+    django_valkey.cache.ValkeyCache.
     """
 
 
@@ -52,12 +52,13 @@ class W062(Finding):
 REDIS = 5
 
 
-def check_cache(alias: str, cache: str) -> Iterator[CheckMessage]:
-    """Check that the store can make its clients from the cache."""
+def check_place(alias: str, place: str) -> Iterator[CheckMessage]:
+    """Check that the store can make its connections, without opening one."""
     try:
-        cache_of(cache)
+        pool = pool_of(place, timeout=1)
+        pool.connection_class(**pool.connection_kwargs)
     except Exception as error:  # noqa: BLE001 - a cache of another package
-        yield E018(alias=alias, cache=cache, problem=one_line(error))
+        yield E018(alias=alias, problem=one_line(error))
 
 
 def check_server(
@@ -73,8 +74,6 @@ def check_server(
     policy = server.get("maxmemory_policy", "noeviction")
     limit = int(server.get("maxmemory", 0))
     if limit and policy != "noeviction":
-        yield W061(
-            alias=alias, policy=policy, maxmemory=server.get("maxmemory_human") or f"{limit} bytes"
-        )
+        yield W061(alias=alias, policy=policy, maxmemory=server.get("maxmemory_human", limit))
     if str(server.get("aof_enabled", 1)) == "0":
         yield W062(alias=alias)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from django.core.cache import caches
+
 from ...core.records import prints
 from ...errors import StoreRefused, StoreUnavailable
-from .connecting import cache_of, new_client, node_of
+from .connecting import is_url, new_client, node_of
 from .layout import SCRIPTS
 
 #: Keys of the server that one step of a scan looks at.
@@ -60,18 +63,20 @@ class Translated:
 
 
 class RedisClient:
-    """Runs calls in the cache `alias` of CACHES, over its own connections: only these have our
+    """Runs calls at a place (see connecting.py), over its own connections: only these have our
     timeouts.
     """
 
-    def __init__(self, alias: str, *, timeout: float, min_replicas: int) -> None:
-        self._alias = alias
+    def __init__(self, place: str, *, timeout: float, min_replicas: int) -> None:
+        self._place = place
         self._timeout = timeout
         self.min_replicas = min_replicas
         self._translated = Translated(self._leave_outdated)
 
     def name(self, key: str) -> str:
-        """Return a key under the cache's own KEY_PREFIX and VERSION."""
+        """Return a key as it is; in a cache, under its own KEY_PREFIX and VERSION."""
+        if is_url(self._place):
+            return key
         return str(self._cache.make_key(key))
 
     def ask(self, call: Call) -> Any:
@@ -101,7 +106,8 @@ class RedisClient:
             try:
                 with self._translated:
                     pipeline = self._server.pipeline(transaction=False)
-                    for call in (calls[index] for index in indexes):
+                    for index in indexes:
+                        call = calls[index]
                         # Sent as text; a cluster's pipeline has no eval().
                         pipeline.execute_command(
                             "EVAL", SCRIPTS[call.script].text, 1, call.name, *call.arguments
@@ -114,11 +120,10 @@ class RedisClient:
 
     def _by_node(self, calls: Sequence[Call]) -> list[list[int]]:
         """Return the indexes of the calls, grouped by the server that they go to."""
+        groups = defaultdict[Any, list[int]](list)
         with self._translated:
-            client = self._server
-        groups: dict[Any, list[int]] = {}
-        for index, call in enumerate(calls):
-            groups.setdefault(node_of(client, call.name), []).append(index)
+            for index, call in enumerate(calls):
+                groups[node_of(self._server, call.name)].append(index)
         return list(groups.values())
 
     def about(self) -> dict[str, Any]:
@@ -134,7 +139,7 @@ class RedisClient:
         pattern = _SPECIAL.sub(r"\\\g<0>", prefix) + "?" * digits
         with self._translated:
             for name in self._server.scan_iter(match=pattern, count=SCANNED):
-                batch.append(name.decode() if isinstance(name, bytes) else name)
+                batch.append(name.decode())
                 if len(batch) >= size:
                     yield batch
                     batch = []
@@ -155,15 +160,9 @@ class RedisClient:
         """
         pipeline = self._server.pipeline(transaction=False)
         pipeline.eval(SCRIPTS[call.script].text, 1, call.name, *call.arguments)
-        pipeline.wait(self.min_replicas, self._patience)
+        # In milliseconds; half of the timeout, because a server ends waits only ten times a second.
+        pipeline.wait(self.min_replicas, max(1, int(self._timeout * 500)))
         return pipeline
-
-    @property
-    def _patience(self) -> int:
-        """Milliseconds that WAIT waits: half of the timeout, because a server ends waits only ten
-        times a second.
-        """
-        return max(1, int(self._timeout * 500))
 
     def _leave_outdated(self, error: BaseException) -> None:
         """Close the idle connections if the server has become a replica: its address may lead to
@@ -185,15 +184,13 @@ class RedisClient:
     def _cache(self) -> Any:
         """Return one thread's cache object.
 
-        Only its keys and settings are used, which all threads may read.
+        Only its keys are used, which all threads may read.
         """
-        return cache_of(self._alias)
+        return caches[self._place]
 
     @cached_property
     def _server(self) -> Any:
-        return new_client(
-            self._cache, self._alias, timeout=self._timeout, min_replicas=self.min_replicas
-        )
+        return new_client(self._place, timeout=self._timeout, min_replicas=self.min_replicas)
 
 
 def _evaluated(client: Any, call: Call) -> Any:

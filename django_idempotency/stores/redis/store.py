@@ -1,14 +1,14 @@
-"""Records in Redis, through django-redis."""
+"""Records in Redis, at a URL or in the server of a cache."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.core.cache import caches
 from django.core.checks import CheckMessage
 
 from ...core import interventions, rules
@@ -18,19 +18,19 @@ from ...core.records import Guarantee, Record, Settlement, Status, Ticket
 from ...errors import LostRace, RecordUnreadable, StoreUnavailable
 from ..base import BaseStore, Purged, Scanned, without_body
 from ..key_value import packing, signing
-from .checks import check_cache, check_server
+from ..key_value.options import refuse_timeout
+from .checks import check_place, check_server
 from .client import Call, NotReplicated, RedisClient
+from .connecting import settings_of
 
-#: Our scripts, in the folder scripts.
-CLAIM = "claim"
-CHANGE = "change"
-RENEW = "renew"
-GET = "get"
-DROP = "drop"
-PUT = "put"
-
-#: The longest `timeout`, in seconds. After that, the client of the request has given up.
-MAX_TIMEOUT = 60
+#: An option that is not given. `None` and "" are mistakes, as of an unset variable.
+NOT_GIVEN = "not given"
+_PREFIX = re.compile(r"\S(.*\S)?")
+#: An address as redis-py reads it, in which nothing of a password can be taken for something else.
+_URL = re.compile(
+    r"rediss?://([^/?#@]*@)?([\w.%-]*|\[[\da-fA-F:.]+\])(:\d+)?(/\d*)?(\?[^#]*)?"
+    r"|unix://([^/?#@]*@)?/[^?#]+(\?[^#]*)?"
+)
 #: Records in one trip of a scan: each comes whole, with a body of up to 1 MiB.
 LONGEST_BATCH = 50
 
@@ -43,11 +43,12 @@ class RedisStore(BaseStore):
     `maxmemory-policy` than `noeviction`. So there is no `atomic` here. Pass on the keys of
     `derive()`, which follow from the key even if its record was lost.
 
-    Records are in the cache `cache` of CACHES, which must be django-redis's. One value per key, no
-    pickle. Each verb is one step on one key (cluster safe) and one round trip, by the server's
-    clock, fenced by the owner token. Redis deletes expired records. `timeout` (seconds) limits each
-    connection and each response. With `min_replicas`, a claim counts only once that many replicas
-    have it (WAIT), which narrows the gap at a failover but does not close it.
+    Records are at `url`, or in the server of the cache `cache` of CACHES: Django's own RedisCache,
+    django-redis's or django-valkey's. One value per key, no pickle. Each verb is one step on one
+    key (cluster safe) and one round trip, by the server's clock, fenced by the owner token. Redis
+    deletes expired records. `timeout` (seconds) limits each connection and each response. With
+    `min_replicas`, a claim counts only once that many replicas have it (WAIT), which narrows the
+    gap at a failover but does not close it.
 
     Every value carries an HMAC of SECRET_KEY. Without a valid one it reads as absent, so an
     attacker who can write to Redis cannot invent a response. The HMAC covers neither the deadlines
@@ -61,15 +62,17 @@ class RedisStore(BaseStore):
     def __init__(
         self,
         *,
-        cache: str = "default",
+        url: str = NOT_GIVEN,
+        cache: str = NOT_GIVEN,
         prefix: str = "idempotency",
         timeout: float = 0.4,
         min_replicas: int = 0,
     ) -> None:
-        _refuse(cache=cache, prefix=prefix, timeout=timeout, min_replicas=min_replicas)
-        self.cache = cache
+        refuse_timeout(timeout, usual=0.4)
+        _refuse(prefix, min_replicas)
+        self.place = _place(url, cache)
         self.prefix = prefix
-        self._client = RedisClient(cache, timeout=timeout, min_replicas=min_replicas)
+        self._client = RedisClient(self.place, timeout=timeout, min_replicas=min_replicas)
 
     def check(
         self, alias: str, *, deploy: bool = False, copies_only: bool = False
@@ -77,22 +80,17 @@ class RedisStore(BaseStore):
         if deploy:
             yield from check_server(alias, self.about(), copies_only=copies_only)
         else:
-            yield from check_cache(alias, self.cache)
+            yield from check_place(alias, self.place)
 
     @property
     def location(self) -> Hashable:
-        if self.cache not in caches.settings:
+        given = settings_of(self.place)
+        if not given:
             return self
-        given = caches.settings[self.cache]
-        options = given.get("OPTIONS") or {}
         # The same name at another Sentinel, or with another database beside the address, is another
         # server.
-        server = (
-            given.get("LOCATION"),
-            options.get("SENTINELS"),
-            options.get("CONNECTION_POOL_KWARGS", {}).get("db"),
-        )
-        return str(server), str(caches[self.cache].make_key(self.prefix))
+        server = (given.get("LOCATION"), given.get("OPTIONS"))
+        return str(server), self._client.name(self.prefix)
 
     # ---------------------------------------------------------------------------------------- claim
 
@@ -118,7 +116,7 @@ class RedisStore(BaseStore):
             ticket, head, packing.pack_life(ticket, operation), lease=ticket.lease, ttl=ticket.ttl
         )
         for tries_left in range(3, -1, -1):
-            now, found = packing.clocked(self._client.ask(Call(CLAIM, name, (given,), _inserted)))
+            now, found = packing.clocked(self._client.ask(Call("claim", name, (given,), _inserted)))
             if not found:
                 return _taken(rules.born(ticket, now, operation), run)
             record = signing.unsign(found, ticket.id, now)
@@ -134,7 +132,7 @@ class RedisStore(BaseStore):
             if not tries_left:
                 break
             if record is None:  # not ours, or forged: as if it were not there
-                self._client.ask(Call(DROP, name, (found,)))
+                self._client.ask(Call("drop", name, (found,)))
                 continue
             run = rules.succession(record)
             runs.append(run)
@@ -204,7 +202,7 @@ class RedisStore(BaseStore):
                 ticket, head, life, outcome, lease=settlement.lease_in, ttl=settlement.expires_in
             )
             answer = self._client.ask(
-                Call(CHANGE, self._name(ticket.id), (given, new_life, *seen), wrote=_changed)
+                Call("change", self._name(ticket.id), (given, new_life, *seen), wrote=_changed)
             )
             if not _changed(answer):
                 if answer is None or signing.unsign(answer, ticket.id, ticket.now) is None:
@@ -229,7 +227,7 @@ class RedisStore(BaseStore):
 
     def _renewal(self, ticket: Ticket) -> Call:
         given = (ticket.owner.bytes, str(packing.span(ticket.lease)))
-        return Call(RENEW, self._name(ticket.id), given, wrote=bool)
+        return Call("renew", self._name(ticket.id), given, wrote=bool)
 
     # ----------------------------------------------------------------------------------- get, purge
 
@@ -237,8 +235,8 @@ class RedisStore(BaseStore):
         return self._get(self._name(record_id), record_id)
 
     def _get(self, name: str, record_id: UUID) -> Record | None:
-        now, found = packing.clocked(self._client.ask(Call(GET, name)))
-        return signing.unsign(found, record_id, now) if found else None
+        now, found = packing.clocked(self._client.ask(Call("get", name)))
+        return signing.unsign(found, record_id, now)
 
     def scan(self, *, size: int = 1000, bodies: bool = False) -> Iterator[Scanned]:
         """See BaseStore.scan().
@@ -248,7 +246,7 @@ class RedisStore(BaseStore):
         for names in self._client.named(
             self._name_of(""), digits=32, size=min(size, LONGEST_BATCH)
         ):
-            answers, away = self._client.ask_all([Call(GET, name) for name in names])
+            answers, away = self._client.ask_all([Call("get", name) for name in names])
             if away is not None:
                 raise away
             yield self._scanned(names, answers, bodies=bodies)
@@ -300,7 +298,7 @@ class RedisStore(BaseStore):
             packing.clock(record.read_at),
             str(max(1, int(seconds * 1000))),
         )
-        self._client.ask(Call(PUT, self._front_name(record.id), given))
+        self._client.ask(Call("put", self._front_name(record.id), given))
 
     def drop(self, record_id: UUID) -> None:
         """Forget the copy that put() kept."""
@@ -309,13 +307,13 @@ class RedisStore(BaseStore):
     # ------------------------------------------------------------------------------------- plumbing
 
     def _name(self, record_id: UUID) -> str:
-        return self._name_of(f"{record_id.int:032x}")
+        return self._name_of(record_id.hex)
 
     def _name_of(self, digits: str) -> str:
         return self._client.name(f"{self.prefix}:{digits}")
 
     def _front_name(self, record_id: UUID) -> str:
-        return self._client.name(f"{self.prefix}:front:{record_id.int:032x}")
+        return self._name_of(f"front:{record_id.hex}")
 
 
 def _inserted(answer: Any) -> bool:
@@ -347,29 +345,34 @@ def _signed(
     return packing.unwritten(signature, body, lease=lease, retention=ttl)
 
 
-def _refuse(*, cache: Any, prefix: Any, timeout: Any, min_replicas: Any) -> None:
-    """Raise `ValueError` for invalid options, before a request does."""
+def _place(url: Any, cache: Any) -> str:
+    """Return the place that the options name. Raises `ValueError` for invalid ones."""
+    if NOT_GIVEN not in (url, cache):
+        raise ValueError('"url" and "cache" are both given. Leave one of them out.')
+    if url != NOT_GIVEN:
+        if not isinstance(url, str) or not _URL.fullmatch(url):
+            raise ValueError(
+                '"url" is an address such as "redis://:password@127.0.0.1:6379/1", or of rediss:// '
+                'or unix://, with "%2F" for a "/" in a password; not this one, which may have a '
+                "password."
+            )
+        return url
     if not isinstance(cache, str) or not cache:
         raise ValueError(f'"cache" is an alias of CACHES, such as "default"; not {cache!r}.')
+    return cache.replace(NOT_GIVEN, "default")
+
+
+def _refuse(prefix: Any, min_replicas: Any) -> None:
+    """Raise `ValueError` for invalid options, before a request does."""
     if (
         not isinstance(prefix, str)
         or not prefix.isprintable()
-        or prefix.strip() != prefix
-        or not prefix
+        or prefix.strip() != (prefix or None)
     ):
         raise ValueError(
             f'"prefix" is how the names of keys begin, such as "idempotency"; not {prefix!r}.'
         )
-    if (
-        isinstance(timeout, bool)
-        or not isinstance(timeout, (int, float))
-        or not 0 < timeout <= MAX_TIMEOUT
-    ):
-        raise ValueError(
-            f'"timeout" is seconds, above 0 and at most {MAX_TIMEOUT}, such as 0.4; not '
-            f"{timeout!r}."
-        )
-    if isinstance(min_replicas, bool) or not isinstance(min_replicas, int) or min_replicas < 0:
+    if type(min_replicas) is not int or min_replicas < 0:
         raise ValueError(
             f'"min_replicas" is a number of replicas, 0 or more; not {min_replicas!r}.'
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import struct
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,12 +17,13 @@ from uuid import uuid4
 
 import pytest
 from django.conf import settings
+from django.core.cache import caches
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.crypto import salted_hmac
 from django_redis import get_redis_connection
 from pytest_django import Settings
 from redis import Redis
-from redis.connection import Connection
+from redis.connection import BlockingConnectionPool, Connection
 
 from django_idempotency.contrib.steps.durable import Execution, handed_over, resumed
 from django_idempotency.core import conclusions, interventions, rules
@@ -38,12 +40,11 @@ from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.redis import RedisStore
 from django_idempotency.stores.redis.client import Call
 from django_idempotency.stores.redis.layout import SCRIPTS, script
-from django_idempotency.stores.redis.store import CHANGE
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.tickets import make_ticket
 
 from ...support.services import REDIS, needs_redis
-from ...support.store_servers import RedisServer, running
+from ...support.store_servers import RedisServer, free_port, running
 from ..elsewhere import redis_store
 from ..helpers import committed
 
@@ -89,7 +90,10 @@ def cache(settings: Settings) -> None:
 def store(cache: None, server: Redis) -> Iterator[RedisStore]:
     """A separate store, so that tests may run in parallel."""
     # A busy machine is not an outage.
-    store = RedisStore(cache="redis", prefix=f"test-{uuid4()}", timeout=5)
+    yield from emptied(RedisStore(cache="redis", prefix=f"test-{uuid4()}", timeout=5), server)
+
+
+def emptied(store: RedisStore, server: Redis) -> Iterator[RedisStore]:
     yield store
     for name in names(store, server):
         server.delete(name)
@@ -107,6 +111,12 @@ def read(server: Redis, name: bytes) -> bytes:
 
 
 class TestRedisStore(StoreContract):
+    """At a URL. `test_cluster` has the same for a cache."""
+
+    @pytest.fixture
+    def store(self, server: Redis) -> Iterator[RedisStore]:
+        yield from emptied(RedisStore(url=REDIS, prefix=f"test-{uuid4()}", timeout=5), server)
+
     costs: ClassVar = {
         **dict.fromkeys(
             ("claim", "ours", "busy", "mismatch", "settle", "replay", "release", "late settle"), 1
@@ -126,7 +136,7 @@ class TestRedisStore(StoreContract):
 
     def elsewhere(self, store: RedisStore) -> Callable[[], BaseStore]:
         return partial(
-            redis_store, settings.CACHES, {"cache": "redis", "prefix": store.prefix, "timeout": 5}
+            redis_store, settings.CACHES, {"url": REDIS, "prefix": store.prefix, "timeout": 5}
         )
 
     @contextmanager
@@ -377,7 +387,7 @@ def test_a_takeover_whose_answer_was_lost(
     ask = store._client.ask
 
     def twice(call: Call) -> Any:
-        if call.script is CHANGE:
+        if call.script == "change":
             ask(call)
         return ask(call)
 
@@ -546,7 +556,7 @@ def test_a_front_that_refuses_a_key(store: RedisStore, server: Redis) -> None:
 
 def test_another_cache_is_refused(settings: Settings) -> None:
     """It is refused at the first use, with what to type."""
-    with pytest.raises(ImproperlyConfigured, match=r"django_redis\.cache\.RedisCache"):
+    with pytest.raises(ImproperlyConfigured, match=r'Give the store a "url"'):
         RedisStore(cache="default").claim(make_ticket())
 
 
@@ -558,6 +568,114 @@ def test_the_caches_own_timeouts_stay() -> None:
     assert ours is not theirs
     assert ours.connection_kwargs["socket_timeout"] == 0.4
     assert theirs.connection_kwargs.get("socket_timeout") != 0.4
+
+
+@pytest.mark.parametrize("location", [REDIS, [REDIS, "redis://127.0.0.1:1/0"], f"{REDIS};redis://"])
+def test_a_cache_of_djangos_own(store: RedisStore, settings: Settings, location: Any) -> None:
+    """Its first server, which it writes to, and its OPTIONS, but for the timeouts."""
+    settings.CACHES["django"] = {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": location,
+        "KEY_PREFIX": "mine",
+        "OPTIONS": {
+            "pool_class": "redis.BlockingConnectionPool",
+            "parser_class": "redis._parsers._RESP2Parser",
+            "max_connections": 3,
+            "socket_timeout": 9,
+            "decode_responses": True,
+        },
+    }
+    pool = assert_served("django", store)
+    assert (type(pool), pool.max_connections, pool.timeout) == (BlockingConnectionPool, 3, 5)
+
+
+def test_a_cache_of_django_valkey(store: RedisStore, settings: Settings) -> None:
+    """Its address and its OPTIONS, for connections that are redis-py's."""
+    pytest.importorskip("django_valkey")
+    settings.CACHES["valkey"] = {
+        "BACKEND": "django_valkey.cache.ValkeyCache",
+        "LOCATION": REDIS.replace("redis", "valkey", 1),
+        "KEY_PREFIX": "mine",
+        "OPTIONS": {
+            "CONNECTION_POOL_CLASS": "valkey.connection.BlockingConnectionPool",
+            "CONNECTION_POOL_KWARGS": {"max_connections": 3},
+            "SOCKET_TIMEOUT": 9,
+        },
+    }
+    pool = assert_served("valkey", store)
+    assert (type(pool), pool.max_connections, pool.timeout) == (BlockingConnectionPool, 3, 5)
+
+
+def assert_served(cache: str, store: RedisStore) -> Any:
+    """A store of a cache keeps records under the cache's prefix; the cache works as before.
+
+    Return the store's pool.
+    """
+    ours = RedisStore(cache=cache, prefix=store.prefix, timeout=5)
+    ticket = make_ticket()
+    assert ours.claim(ticket).attempt == 1
+    assert ours.settle(ticket, settled_by(ticket))
+    again = RedisStore(cache=cache, prefix=store.prefix, timeout=5)
+    assert again.claim(make_ticket()).status is Status.COMPLETED
+    assert again.location == ours.location
+    assert ours._name(ticket.id) == f"mine:1:{store.prefix}:{ticket.id.hex}"
+    caches[cache].set(f"{store.prefix}:theirs", "", timeout=60)
+    pool = ours._client._server.connection_pool
+    assert pool.connection_kwargs["socket_timeout"] == 5
+    return pool
+
+
+def test_options_of_a_url(store: RedisStore) -> None:
+    """redis-py's own, but for what the store has decided."""
+    url = f"{REDIS}?max_connections=3&client_name=keys&socket_timeout=9&decode_responses=True"
+    ours = RedisStore(url=url, prefix=store.prefix, timeout=5)
+    assert ours.claim(make_ticket()).attempt == 1
+    assert [ticket.id for batch in ours.scan() for ticket in batch.records] == [make_ticket().id]
+    client = ours._client._server
+    assert client.client_getname() in ("keys", b"keys")
+    assert client.connection_pool.max_connections == 3
+    assert client.connection_pool.connection_kwargs["socket_timeout"] == 5
+
+
+def test_where_a_url_leads(store: RedisStore, server: Redis) -> None:
+    """To keys without the prefix of a cache. A prefix that has it finds a cache's records."""
+    ticket = make_ticket()
+    store.claim(ticket)
+    other = RedisStore(url=REDIS, prefix=store.prefix, timeout=5)
+    assert other.get(ticket.id) is None
+    assert other._name(ticket.id) == f"{store.prefix}:{ticket.id.hex}"
+    same = RedisStore(url=REDIS, prefix=f":1:{store.prefix}", timeout=5)
+    assert same.claim(make_ticket()).owner == ticket.owner
+    assert other.location != same.location
+    assert other.location == RedisStore(url=REDIS, prefix=store.prefix).location
+
+
+def test_a_socket_and_tls(tmp_path: Path) -> None:
+    """unix:// and rediss:// lead to the same server; a certificate that nobody vouches for is
+    refused.
+    """
+    key, certificate, socket = (tmp_path / name for name in ("key", "certificate", "socket"))
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", key, "-out", certificate),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    port = free_port()
+    encrypted = ["--tls-port", str(port), "--tls-auth-clients", "no"]
+    encrypted += ["--tls-cert-file", str(certificate), "--tls-key-file", str(key)]
+    with running(RedisServer(tmp_path, "--unixsocket", str(socket), *encrypted)):
+        RedisStore(url=f"unix://{socket}?db=1", timeout=5).claim(make_ticket())
+        url = f"rediss://127.0.0.1:{port}/1"
+        vouched = RedisStore(url=f"{url}?ssl_ca_certs={certificate}", timeout=5)
+        found = vouched.get(make_ticket().id)
+        assert found is not None
+        assert found.status is Status.RUNNING
+        with pytest.raises(StoreUnavailable):
+            RedisStore(url=url, timeout=5).get(make_ticket().id)
 
 
 @pytest.mark.parametrize("pool", ["ConnectionPool", "BlockingConnectionPool"])
