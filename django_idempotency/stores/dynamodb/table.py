@@ -106,15 +106,15 @@ def _compare(found: dict[str, Any], schema: Schema) -> None:
         given["AttributeName"]: given["AttributeType"]
         for given in found.get("AttributeDefinitions", ())
     }
-    has = {
+    has = [
         f'"{given["AttributeName"]}" ({given["KeyType"]}, {types[given["AttributeName"]]})'
         for given in found.get("KeySchema", ())
-    }
-    needs = {f'"{name}" ({kind}, S)' for name, kind in _keys(schema).items()}
+    ]
+    needs = [f'"{name}" ({kind}, S)' for name, kind in _keys(schema).items()]
     if has != needs:
         raise ConfigurationError(
-            f'Table "{schema.table}" has another key: {" and ".join(sorted(has))}, where the store '
-            f"needs {' and '.join(sorted(needs))}. "
+            f'Table "{schema.table}" has another key: {" and ".join(has)}, where the store '
+            f"needs {' and '.join(needs)}. "
             'Change "key_attr" and "sort_key_attr" in its OPTIONS, or choose another table.'
         )
 
