@@ -1,6 +1,6 @@
 """Settings of the testproject.
 
-The environment chooses the database: DATABASE=sqlite, postgresql or mariadb.
+The environment chooses the database: DATABASE=sqlite, postgresql, mariadb or mysql.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def postgresql() -> dict[str, Any]:
     }
 
 
-def mariadb() -> dict[str, Any]:
+def innodb() -> dict[str, Any]:
     options: dict[str, Any] = {"charset": "utf8mb4", "connect_timeout": 5}
     # Mysqlclient if it is installed, otherwise the pure Python driver under its name.
     if find_spec("MySQLdb") is None:
@@ -160,7 +160,8 @@ def mariadb() -> dict[str, Any]:
         "ENGINE": "django.db.backends.mysql",
         "NAME": "test",
         "HOST": place("HOST", "127.0.0.1"),
-        "PORT": place("PORT", "3306"),
+        # Theirs is the same: MySQL's is another here, so that both can run.
+        "PORT": place("PORT", {"mariadb": "3306", "mysql": "3307"}[DATABASE]),
         "USER": place("USER", "root"),
         "PASSWORD": place("PASSWORD", ""),
         "OPTIONS": options,
@@ -168,9 +169,10 @@ def mariadb() -> dict[str, Any]:
     }
 
 
+KINDS = {"sqlite": sqlite, "postgresql": postgresql, "mariadb": innodb, "mysql": innodb}
 DATABASES = {
     "default": {
-        **{"sqlite": sqlite, "postgresql": postgresql, "mariadb": mariadb}[DATABASE](),
+        **KINDS[DATABASE](),
         "ATOMIC_REQUESTS": os.environ.get("ATOMIC_REQUESTS") == "1",
         # wsgi.py keeps connections open because its threads live long. Under ASGI every request has
         # its own thread.

@@ -9,7 +9,7 @@ from .run import DATABASES, selection
 MARKS = ("unit", "faults", "sqlite", "any_database", "either_server")
 FIRST, SERVERS, EITHER, ALL = (
     {"sqlite"},
-    {"postgresql", "mariadb"},
+    {"postgresql", "mariadb", "mysql"},
     {"sqlite", "postgresql"},
     {*DATABASES},
 )
@@ -51,7 +51,7 @@ def test_where_a_test_runs(marks: set[str], expected: set[str]) -> None:
     assert who_runs(marks, DATABASES) == expected
 
 
-@pytest.mark.parametrize("server", ["postgresql", "mariadb"])
+@pytest.mark.parametrize("server", ["postgresql", "mariadb", "mysql"])
 @pytest.mark.parametrize(
     "marks",
     [set(), {"either_server"}, {"faults"}, {"faults", "either_server"}, {"faults", "any_database"}],

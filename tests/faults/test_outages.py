@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 
 from django_idempotency.core.records import Status
+from testproject.settings import DATABASE
 
 from .clients import Customer, assert_first, assert_replay, new_key
 from .database import AT_COMMIT, charges, effects, end_session, record
@@ -31,7 +32,7 @@ def far(
     faults_folder: Path, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
     """Return gunicorn with a database behind the proxy."""
-    place = {"postgresql": "POSTGRESQL_PORT", "mysql": "MARIADB_PORT"}[connection.vendor]
+    place = f"{DATABASE.upper()}_PORT"
     with gunicorn(tmp_path_factory.mktemp("far"), **{place: str(proxy.port)}) as server:
         yield server
 
@@ -41,7 +42,7 @@ def far_asgi(
     faults_folder: Path, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
     """Return uvicorn with a database behind the proxy."""
-    place = {"postgresql": "POSTGRESQL_PORT", "mysql": "MARIADB_PORT"}[connection.vendor]
+    place = f"{DATABASE.upper()}_PORT"
     with uvicorn(tmp_path_factory.mktemp("far_asgi"), **{place: str(proxy.port)}) as server:
         yield server
 

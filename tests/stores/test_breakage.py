@@ -282,7 +282,7 @@ def commit_and(raised: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
 
         return committing
 
-    if KIND in {"mysql", "postgresql, apart"}:  # there Django commits
+    if KIND in {"mariadb", "mysql", "postgresql, apart"}:  # there Django commits
         monkeypatch.setattr(connection, "_commit", after(connection._commit))  # type: ignore[attr-defined]
     else:
         own: type[WorkTransaction] = (

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import threading
+from collections.abc import Callable
+from contextlib import closing, nullcontext
+from functools import partial
 from time import monotonic
 
 import pytest
@@ -11,12 +14,12 @@ from django.db import DatabaseError, connection, transaction
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Status
 from django_idempotency.core.rules import Busy, Execute, Replay
-from django_idempotency.errors import InProgress, OwnershipLost, TransactionLost
+from django_idempotency.errors import InProgress, LostRace, OwnershipLost, TransactionLost
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 
-from .helpers import OUTCOME, Call, atomic_ticket, effects, elsewhere, not_sqlite
+from .helpers import OUTCOME, Call, atomic_ticket, effects, elsewhere, not_sqlite, together
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -117,6 +120,41 @@ def test_others_do_not_wait_for_the_caller(make: type) -> None:
         assert elsewhere(lambda: Call(make()).run()) == Busy(retry_after=1)
         assert monotonic() - started < 4
     assert elsewhere(lambda: Call(make()).run()) == Replay(outcome=OUTCOME, attempt=1)
+
+
+@not_sqlite
+@pytest.mark.parametrize("inside", [False, True], ids=["some in transactions", "in transactions"])
+def test_many_duplicates(inside: bool) -> None:
+    """Of those that meet each other, one is claimed; the others are busy, and wait for a second at
+    most, although its transaction stays open.
+    """
+    over = threading.Event()
+    waited: list[float] = []
+
+    def claim(keeps: bool) -> bool:
+        started = monotonic()
+        try:
+            with transaction.atomic() if keeps else nullcontext():
+                ticket = atomic_ticket(lease=30)
+                is_owner = ORMStore().claim(ticket).owner == ticket.owner
+                answered(started)
+                if is_owner:
+                    over.wait(10)
+                return is_owner
+        except (InProgress, LostRace):
+            answered(started)
+            return False
+
+    def answered(started: float) -> None:
+        waited.append(monotonic() - started)
+        if len(waited) == len(claims):
+            over.set()
+
+    claims: list[Callable[[], bool]] = [
+        partial(claim, inside or number % 2 == 0) for number in range(12)
+    ]
+    assert sum(together(claims)) == 1
+    assert max(waited) < 2.5
 
 
 @not_sqlite

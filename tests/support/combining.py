@@ -30,10 +30,11 @@ def _combined() -> bool:
 
 #: What comes of it with the run's driver.
 COMBINED = _combined()
-#: The database's kind, as the tables of the tests name it.
-KIND = (
-    "postgresql, apart" if connection.vendor == "postgresql" and not COMBINED else connection.vendor
-)
+#: The database's kind, as the tables of the tests name it. MariaDB and MySQL have one vendor.
+KIND = {
+    "postgresql": "postgresql" if COMBINED else "postgresql, apart",
+    "mysql": os.environ.get("DATABASE", ""),
+}.get(connection.vendor, connection.vendor)
 
 
 def set_default() -> None:

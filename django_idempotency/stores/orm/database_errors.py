@@ -20,8 +20,9 @@ LOST_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
 #: PostgreSQL has ended the session: by an administrator, a crash or a shutdown; because it was
 #: idle, in a transaction or outside; because the transaction took too long.
 ENDED_SQLSTATES = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
-#: InnoDB: lock wait timeout, deadlock, record changed since last read.
-LOST_ERRNOS = frozenset({1205, 1213, 1020})
+#: InnoDB: lock wait timeout, deadlock, record changed since last read, a lock that was not waited
+#: for.
+LOST_ERRNOS = frozenset({1205, 1213, 1020, 3572})
 #: InnoDB rolls back the whole transaction in favour of another.
 DEADLOCK_ERRNO = 1213
 #: MySQL clients: server gone, lost connection, killed; 0 is PyMySQL's "closed".
@@ -58,11 +59,6 @@ def waited_for_a_transaction(error: Error) -> bool:
     """
     diagnosis = getattr(error.__cause__, "diag", None)
     return sqlstate(error) == "55P03" and bool(getattr(diagnosis, "context", None))
-
-
-def deadlocked(error: Error) -> bool:
-    """Has InnoDB rolled back the whole transaction in favour of another?"""
-    return errno(error) == DEADLOCK_ERRNO
 
 
 def cut_for_being_idle(error: BaseException) -> bool:

@@ -204,8 +204,6 @@ class Statements:
     which the connection finds.
     """
 
-    #: What a row of insert() says.
-    made = ("read_at", "location")
     #: Reads a row of any other statement.
     record = staticmethod(record)
 
@@ -244,7 +242,9 @@ class Statements:
         bodiless = quoted | instants | {"response_body": "NULL"}
         self._seen_without_body = f"{', '.join(bodiless.values())}, {self._now}"
         #: Reads the row of an id.
-        self.reading = f"SELECT {self._seen} FROM {self._table} {self._where_id}"
+        self.reading = (
+            f"{self.dialect.select_verb} {self._seen} FROM {self._table} {self._where_id}"
+        )
         #: What of our own row may have changed since its claim.
         self._brief = ", ".join([quote("owner"), quote("status"), quote("attempt")])
         self._locks = connection.features.has_select_for_update
@@ -270,15 +270,6 @@ class Statements:
             row: tuple[Any, ...] | None = cursor.fetchone()
         return row
 
-    def rows(self, connection: BaseDatabaseWrapper, bound: Bound) -> list[tuple[Any, ...]]:
-        """Return all rows of a statement."""
-        with connection.cursor() as cursor:
-            if self._bounds:
-                self._execute_bounded(connection, cursor, bound)
-            else:
-                cursor.execute(*bound)
-            return list(cursor.fetchall())
-
     def written(self, connection: BaseDatabaseWrapper, bound: Bound) -> int:
         """Return how many rows a statement has written."""
         with connection.cursor() as cursor:
@@ -288,6 +279,11 @@ class Statements:
                 cursor.execute(*bound)
             return int(cursor.rowcount)
 
+    def written_soon(self, connection: BaseDatabaseWrapper, bound: Bound) -> int:
+        """Return how many rows a statement has written that does not wait for another's row."""
+        with self.dialect.bounding(connection):
+            return self.written(connection, bound)
+
     def _execute_bounded(
         self, connection: BaseDatabaseWrapper, cursor: CursorWrapper, bound: Bound
     ) -> None:
@@ -295,7 +291,7 @@ class Statements:
         of its own.
         """
         sql, params = bound
-        if connection.in_atomic_block or not self.dialect.combines(connection):
+        if not self._bounds or connection.in_atomic_block or not self.dialect.combines(connection):
             cursor.execute(sql, params)
             return
         cursor.execute(f"{self.dialect.bounded}{sql}", params)
@@ -305,12 +301,12 @@ class Statements:
     # -------------------------------------------------------------------------------------- reading
 
     def select(self, record_id: UUID, *, joined: bool = False) -> Bound:
-        head, tail = self.dialect.joined_read if joined else (self.dialect.read_head, "")
-        return f"{head}{self.reading}{tail}", [record_id.hex]
+        tail = self.dialect.joined_read if joined else ""
+        return f"{self.reading}{tail}", [record_id.hex]
 
     def probe(self, record_id: UUID) -> Bound:
         """Look for a row, to which a lock clause may be added."""
-        return f"SELECT 1 FROM {self._table} {self._where_id}", [record_id.hex]
+        return f"{self.dialect.select_verb} 1 FROM {self._table} {self._where_id}", [record_id.hex]
 
     def lock(self, ticket: Ticket, *, takeover: bool, brief: bool) -> Bound:
         """Lock a row and read it, followed by the transaction's id if the database has one.
@@ -326,12 +322,12 @@ class Statements:
             touch = f"{self._quote('attempt')} = {self._quote('attempt')}"
             returning = f" RETURNING {seen}" if self.lock_reads else ""
             return f"UPDATE {table} SET {touch} {self._where_id}{returning}"
-        tail = self.dialect.lock if takeover else self.dialect.lock_own
+        tail = (not takeover and self.dialect.lock_own) or self.dialect.lock
         transaction_id = (
             self.dialect.take_transaction_id and f", {self.dialect.take_transaction_id}"
         )
         return (
-            f"{self.dialect.read_head}SELECT {seen}{transaction_id} FROM {table} "
+            f"{self.dialect.select_verb} {seen}{transaction_id} FROM {table} "
             f"{self._where_id} {tail}"
         )
 
@@ -381,6 +377,7 @@ class Statements:
             *(ticket.id.hex, ticket.scope, ticket.key, ticket.method, ticket.path),
             *(ticket.digest, ticket.owner.hex, operation.hex),
             *(lease, ttl, ttl, ticket.secret_id, ticket.request_id),
+            *[ticket.id.hex] * self.dialect.insert_asks,
         ]
 
     def _build_insert(self, joined: bool, guarantee: Guarantee) -> str:
@@ -435,10 +432,9 @@ class Statements:
             return None
         # A wrapper of the project may have moved the cursor to the last result, which has the new
         # row, too.
-        made = len(row) == len(self.made)
-        return (
-            self.born(ticket, operation, row, connection) if made else self.record(row, connection)
-        )
+        if len(row) == len(NAMES):
+            return self.record(row, connection)
+        return self.born(ticket, operation, row, connection)
 
     def take(self, ticket: Ticket, seen: Record, run: rules.Execute, *, joined: bool) -> Bound:
         """Make the ticket the owner of a takeable record, unless another owner was faster."""
@@ -511,18 +507,17 @@ class Statements:
             f"SET {lease} = CASE {self._quote('owner')} {cases} ELSE {lease} "
             f"END{self.dialect.update_tail}"
         )
-        return f"{self.dialect.update_head}UPDATE {table} {set_lease} {where}", [*values, *owned]
+        return f"{self.dialect.update_verb} {table} {set_lease} {where}", [*values, *owned]
 
-    def owners(self, tickets: Sequence[Ticket]) -> Bound:
+    def owners(self, connection: BaseDatabaseWrapper, tickets: Sequence[Ticket]) -> set[UUID]:
+        """Return the tokens of those tickets that own running records."""
         where, owned = self._owned(tickets)
-        head = self.dialect.read_head
-        return (
-            f"{head}SELECT {self._quote('owner')} FROM {self._at(tickets[0].location)} {where}",
-            owned,
-        )
-
-    def owner(self, row: tuple[Any, ...]) -> UUID:
-        return uuid_of(row[0])
+        seen = f"{self._quote('owner')} FROM {self._at(tickets[0].location)}"
+        with connection.cursor() as cursor:
+            self._execute_bounded(
+                connection, cursor, (f"{self.dialect.select_verb} {seen} {where}", owned)
+            )
+            return {uuid_of(owner) for (owner,) in cursor.fetchall()}
 
     def _owned(self, tickets: Sequence[Ticket]) -> tuple[str, list[Any]]:
         quote = self._quote
@@ -597,6 +592,6 @@ class Statements:
             fence += f" AND {self.dialect.transaction_id} = %s"
         tail = self.dialect.update_tail if alone else ""
         return (
-            f"{self.dialect.update_head}UPDATE {table} SET {assignments}{tail} "
+            f"{self.dialect.update_verb} {table} SET {assignments}{tail} "
             f"{self._where_id} AND {fence}"
         )

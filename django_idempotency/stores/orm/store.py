@@ -88,7 +88,11 @@ class ORMStore(BaseStore):
                 raise _unseen(connection.alias)  # noqa: TRY301
             record = self._claim(connection, ticket, joined=False)
         except Error as error:
-            if database_errors.lost_race(error) and self._is_held(connection, ticket, error):
+            sql = self._statements
+            # An owner of this key was in the way, and not just anybody.
+            if database_errors.lost_race(error) and sql.dialect.is_held(
+                connection, error, sql.probe(ticket.id)
+            ):
                 raise InProgress from error
             translate(error, self.using)
         except BaseException:
@@ -97,11 +101,6 @@ class ORMStore(BaseStore):
         if self.durable_claims or ticket.guarantee is not Guarantee.ATOMIC:
             return record
         return record._replace(durable=False)
-
-    def _is_held(self, connection: BaseDatabaseWrapper, ticket: Ticket, error: Error) -> bool:
-        """Was an owner of this key in the way, and not just anybody?"""
-        sql = self._statements
-        return sql.dialect.is_held(connection, error, sql.probe(ticket.id))
 
     def _claim_inside(self, connection: BaseDatabaseWrapper, ticket: Ticket) -> Record:
         """Claim in a caller's transaction, whose savepoints are the caller's again whatever raises
@@ -136,7 +135,7 @@ class ORMStore(BaseStore):
             # Takeover, compared with what was read:   owner |--- lease ---|  (silent)
             #                                          we                        |--- lease ---|
             run = rules.succession(record)
-            self._statements.written(
+            self._statements.written_soon(
                 connection, self._statements.take(ticket, record, run, joined=joined)
             )
         raise LostRace
@@ -161,7 +160,7 @@ class ORMStore(BaseStore):
             ):
                 return sql.inserted_or_read(connection, insert, ticket, operation)
             if not sql.dialect.returns:
-                sql.written(connection, insert)
+                sql.written_soon(connection, insert)
             elif (row := sql.fetched(connection, insert)) is not None:
                 return sql.born(ticket, operation, row, connection)
         except IntegrityError as error:
@@ -260,8 +259,7 @@ class ORMStore(BaseStore):
         owners = {ticket.owner for ticket in tickets}
         if self._count_renewed(tickets) == len(owners):  # nearly always: one trip
             return owners
-        found = self._statements.rows(self._connection, self._statements.owners(tickets))
-        return owners & {self._statements.owner(row) for row in found}
+        return owners & self._statements.owners(self._connection, tickets)
 
     def _count_renewed(self, tickets: Sequence[Ticket]) -> int:
         """Renew them together; one by one if a row is locked.
@@ -269,7 +267,7 @@ class ORMStore(BaseStore):
         A locked row cannot be taken over meanwhile.
         """
         try:
-            return self._statements.written(self._connection, self._statements.renew(tickets))
+            return self._statements.written_soon(self._connection, self._statements.renew(tickets))
         except Error as error:
             if not database_errors.lost_race(error):
                 raise

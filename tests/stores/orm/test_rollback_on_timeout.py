@@ -22,13 +22,14 @@ from django_idempotency.core.rules import Execute, Replay
 from django_idempotency.errors import WritesRolledBack
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
+from tests.support.combining import KIND
 from tests.support.services import SERVERS_PATH, needs_mariadb_server
 
 from ..helpers import OUTCOME, Call, effects, row
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif("connection.vendor != 'mysql'", reason="The setting is InnoDB's"),
+    pytest.mark.skipif(KIND != "mariadb", reason="The server of this test is MariaDB's"),
     needs_mariadb_server,
 ]
 

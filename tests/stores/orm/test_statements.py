@@ -36,7 +36,7 @@ FIRST_ATOMIC = {
     "postgresql, apart": ["INSERT", "BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"],
     # A savepoint is the mark by which the settle recognises the transaction; on PostgreSQL it
     # compares the id.
-    "mysql": [
+    "mariadb": [
         "INSERT",
         "BEGIN",
         "SELECT FOR UPDATE WAIT 1",
@@ -45,6 +45,11 @@ FIRST_ATOMIC = {
         "UPDATE",
         "COMMIT",
     ],
+    # It reads first, and nothing but two SETs bounds how long an INSERT waits for a row.
+    "mysql": [
+        *("SELECT", "SET", "INSERT FOR SHARE NOWAIT", "SET", "SELECT"),
+        *("BEGIN", "SELECT FOR UPDATE", "SAVEPOINT", "RELEASE", "UPDATE", "COMMIT"),
+    ],
     # It reads first, since an insert queues; the UPDATE takes the write lock before any read makes
     # a snapshot. The savepoint is the transaction.
     "sqlite": ["SELECT", "INSERT", "SAVEPOINT", "UPDATE", "UPDATE", "RELEASE"],
@@ -52,25 +57,30 @@ FIRST_ATOMIC = {
 #: In a caller's transaction, from the lock on.
 FIRST_INSIDE = {
     "postgresql": ["SAVEPOINT", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "RELEASE"],
-    "mysql": ["SAVEPOINT", "SELECT FOR UPDATE WAIT 1", "UPDATE", "RELEASE"],
+    "postgresql, apart": ["SAVEPOINT", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "RELEASE"],
+    "mariadb": ["SAVEPOINT", "SELECT FOR UPDATE WAIT 1", "UPDATE", "RELEASE"],
+    "mysql": ["SAVEPOINT", "SELECT FOR UPDATE", "UPDATE", "RELEASE"],
     "sqlite": ["SAVEPOINT", "UPDATE", "UPDATE", "RELEASE"],
 }
 FIRST_LEASE = {
     "postgresql": ["SET; INSERT; SELECT", "SET; UPDATE"],
     "postgresql, apart": ["INSERT", "UPDATE"],
-    "mysql": ["INSERT", "UPDATE"],
+    "mariadb": ["INSERT", "UPDATE"],
+    "mysql": ["SELECT", "SET", "INSERT FOR SHARE NOWAIT", "SET", "SELECT", "UPDATE"],
     "sqlite": ["SELECT", "INSERT", "UPDATE"],
 }
 KNOWN_KEY = {
     "postgresql": ["SET; INSERT; SELECT"],
     "postgresql, apart": ["INSERT", "SELECT"],
-    "mysql": ["INSERT", "SELECT"],
+    "mariadb": ["INSERT", "SELECT"],
+    "mysql": ["SELECT"],
     "sqlite": ["SELECT"],
 }
 RELEASED = {
     "postgresql": ["BEGIN; SELECT; WITH FOR UPDATE SKIP LOCKED", "SELECT; WITH; COMMIT"],
     "postgresql, apart": ["BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"],
-    "mysql": ["BEGIN", "SELECT FOR UPDATE WAIT 1", "UPDATE", "COMMIT"],
+    "mariadb": ["BEGIN", "SELECT FOR UPDATE WAIT 1", "UPDATE", "COMMIT"],
+    "mysql": ["BEGIN", "SELECT FOR UPDATE", "UPDATE", "COMMIT"],
     "sqlite": ["SAVEPOINT", "UPDATE", "UPDATE", "RELEASE"],
 }
 
@@ -143,7 +153,7 @@ def test_first_request_in_a_callers_transaction() -> None:
         call.open()
         call.settle()
     assert statements.count("SAVEPOINT") <= 2
-    assert statements[-4:] == FIRST_INSIDE[connection.vendor]
+    assert statements[-4:] == FIRST_INSIDE[KIND]
 
 
 def test_first_request_lease() -> None:
@@ -182,8 +192,8 @@ def test_takeover_lease() -> None:
     Call(make_ticket(lease=0)).open()
     with sent() as statements:
         assert Call(make_ticket()).open() == Execute(attempt=2, takeover=True)
-    takes = "SET; UPDATE" if KIND == "postgresql" else "UPDATE"
-    assert statements == [*KNOWN_KEY[KIND], takes, *KNOWN_KEY[KIND]]
+    takes = {"postgresql": ["SET; UPDATE"], "mysql": ["SET", "UPDATE", "SET"]}.get(KIND, ["UPDATE"])
+    assert statements == [*KNOWN_KEY[KIND], *takes, *KNOWN_KEY[KIND]]
 
 
 def test_takeover_atomic() -> None:
@@ -204,9 +214,13 @@ def test_takeover_atomic() -> None:
             *("BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"),
             *("BEGIN", "SELECT FOR UPDATE SKIP LOCKED"),
         ],
-        "mysql": [
+        "mariadb": [
             *("BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"),
             *("BEGIN", "SELECT FOR UPDATE WAIT 1", "SAVEPOINT"),
+        ],
+        "mysql": [
+            *("BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"),
+            *("BEGIN", "SELECT FOR UPDATE", "SAVEPOINT"),
         ],
         "sqlite": [
             *("PRAGMA", "PRAGMA", "SAVEPOINT", "UPDATE", "PRAGMA", "UPDATE", "RELEASE"),

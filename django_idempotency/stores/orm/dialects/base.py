@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from django.db import Error, transaction
@@ -32,6 +32,8 @@ class Dialect:
     vendor: str
     #: Is the key looked up before it is inserted?
     reads_first = False
+    #: Does INSERT take the id again, at its end?
+    insert_asks = False
     #: Does INSERT return the row?
     returns = True
     #: The database's clock at this statement (not at the transaction's start).
@@ -45,22 +47,21 @@ class Dialect:
     #: The table of a row, with its schema, if the same name may mean another table on another
     #: connection.
     location = "NULL"
-    #: Before and after a SELECT, inside a caller's transaction, that reads the row which an INSERT
-    #: met.
-    joined_read = ("", "")
+    #: After a SELECT, inside a caller's transaction, that reads the row which an INSERT met.
+    joined_read = ""
     #: What precedes a statement that is a transaction of its own, in one message with it, where
     #: statements can be combined: its wait for the table, behind an ALTER or a LOCK TABLE, then
     #: ends. Its other bounds begin after that wait.
     bounded = ""
-    #: Before a SELECT that may be the first statement to wait for the table; the same for databases
-    #: that do not combine.
-    read_head = ""
-    #: Before an UPDATE by primary key; and, outside a transaction, after its assignments.
-    update_head = ""
+    #: How a SELECT begins that may be the first statement to wait for the table; the same for
+    #: databases that do not combine.
+    select_verb = "SELECT"
+    #: How an UPDATE by primary key begins; and what follows its assignments outside a transaction.
+    update_verb = "UPDATE"
     update_tail = ""
-    #: After the SELECT that locks a record: for its own owner, and for a takeover.
-    lock_own: str
+    #: After the SELECT that locks a record; and for its own owner, if that is another.
     lock: str
+    lock_own = ""
     #: Expressions that return the transaction's own id; "" if there is none, and a savepoint marks
     #: the transaction instead. `take_transaction_id` assigns an id with the row lock;
     #: `transaction_id` reads it, and assigns none.
@@ -86,9 +87,7 @@ class Dialect:
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         if connection.features.has_select_for_update:
             skips = connection.features.has_select_for_update_skip_locked
-            self.lock = self.lock_own = connection.ops.for_update_sql(
-                skip_locked=skips, nowait=not skips
-            )
+            self.lock = connection.ops.for_update_sql(skip_locked=skips, nowait=not skips)
 
     def delay(self, seconds: float) -> float | str:
         """Return the parameter of `later` for a number of seconds."""
@@ -157,10 +156,13 @@ class Dialect:
         with transaction.atomic(using=connection.alias):
             yield
 
-    @contextmanager
-    def impatient(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
+    def bounding(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[None]:
+        """Limit the wait of a statement for a row, if it does not say itself how long it waits."""
+        return nullcontext()
+
+    def impatient(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[None]:
         """Do not wait for a lock inside this context, which ends when the guard has begun."""
-        yield
+        return nullcontext()
 
     def gives_up(self, connection: BaseDatabaseWrapper, error: Error) -> bool:
         """Has the database rolled back the whole transaction with this error?
@@ -170,15 +172,15 @@ class Dialect:
         return False
 
     def writes_so_far(self, connection: BaseDatabaseWrapper, table: str) -> Any:
-        """Return what `has_written()` compares with.
+        """Return what `has_written()` compares with: equal if nothing was written in between.
 
         The work is about to begin. `table` is that of the records.
         """
-        return None
+        return object()
 
     def has_written(self, connection: BaseDatabaseWrapper, before: Any, table: str) -> bool:
         """Has this connection written since then, by whatever way? In doubt it has."""
-        return True
+        return bool(self.writes_so_far(connection, table) != before)
 
     def transaction_status(self, connection: BaseDatabaseWrapper) -> int | None:
         """Return the transaction's status in libpq's terms, without a query; `None` if the driver
@@ -206,3 +208,20 @@ class Dialect:
                     f"DELETE FROM {table} WHERE id IN ({marks})", [each for each, _ in rows]
                 )
         return [deadline for _, deadline in rows]
+
+
+@contextmanager
+def changed(connection: BaseDatabaseWrapper, change: str, restore: str) -> Iterator[None]:
+    """Change a setting of the session by a statement, and back by another when this context
+    ends.
+    """
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute(change)
+            yield
+            cursor.execute(restore)
+        except BaseException:
+            # Again: an interrupt may have cut the first time. A lost connection has no settings.
+            with suppress(Error):
+                cursor.execute(restore)
+            raise

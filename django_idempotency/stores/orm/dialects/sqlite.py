@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from django.db import Error
 
 from ....errors import LostRace, OwnershipLost, StoreUnavailable, TransactionLost
 from .. import database_errors
-from .base import IDLE, Dialect
+from .base import IDLE, Dialect, changed
 from .ending import SQLITE
 from .transactions import Bound, WorkTransaction
 
@@ -42,17 +41,11 @@ class SQLite(Dialect):
         usual = getattr(connection, "transaction_mode", None) in {None, "DEFERRED", "IMMEDIATE"}
         return SQLiteTransaction(connection) if usual else None
 
-    @contextmanager
-    def impatient(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
+    def impatient(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[None]:
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA busy_timeout")
-            patience = int(cursor.fetchone()[0])
-        try:
-            with _patience(connection, 20, patience):
-                yield
-        except BaseException:
-            _wait_up_to(connection, patience)  # again: an interrupt may have cut the first time
-            raise
+            (patience,) = cursor.fetchone()
+        return changed(connection, "PRAGMA busy_timeout=20", f"PRAGMA busy_timeout={patience}")
 
     def purge(
         self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]
@@ -76,26 +69,8 @@ class SQLite(Dialect):
         driver = connection.connection
         return driver.total_changes, driver.execute("PRAGMA schema_version").fetchone()[0]
 
-    def has_written(self, connection: BaseDatabaseWrapper, before: Any, table: str) -> bool:
-        return bool(self.writes_so_far(connection, table) != before)
-
     def transaction_status(self, connection: BaseDatabaseWrapper) -> int | None:
         return None if getattr(connection.connection, "in_transaction", True) else IDLE
-
-
-@contextmanager
-def _patience(connection: BaseDatabaseWrapper, now: int, later: int) -> Iterator[None]:
-    """Wait for a lock up to `now` milliseconds in this context, and up to `later` after it."""
-    try:
-        _wait_up_to(connection, now)
-        yield
-    finally:
-        _wait_up_to(connection, later)
-
-
-def _wait_up_to(connection: BaseDatabaseWrapper, milliseconds: int) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(f"PRAGMA busy_timeout={milliseconds}")
 
 
 class SQLiteTransaction(WorkTransaction):
