@@ -193,6 +193,10 @@ class Contract:
             pytest.skip(f"{type(inner).__name__} reads the record under its lock.")
         return found, audited
 
+    def done(self, store: BaseStore, ticket: Ticket, run: rules.Execute, **given: Any) -> bool:
+        """Settle a run as completed, with the first of the outcomes."""
+        return self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0], **given)
+
     def complete(self, store: BaseStore, ticket: Ticket, **given: Any) -> bool:
         return self.leave(store, ticket, SettledState.COMPLETED, self.outcomes[0], **given)
 

@@ -326,12 +326,7 @@ class Claims(Contract):
         records = [store.claim(ticket) for ticket in crossed]
         assert [record.owner for record in records] == [crossed[0].owner, long.owner]
         assert [record.guarantee for record in records] == [Guarantee.LEASE, Guarantee.ATOMIC]
-        assert (
-            self.settle(
-                store, crossed[0], SettledState.COMPLETED, Execute(attempt=2), self.outcomes[0]
-            )
-            is True
-        )
+        assert self.done(store, crossed[0], Execute(attempt=2)) is True
         assert self.complete(store, long) is True
         self.elapse(store, 3600)  # beyond the retention of the first owner, but not of the second
         replays = [make_ticket(key=key) for key in ("short", "long")]
@@ -377,7 +372,7 @@ class Guards(Contract):
                     self.settle(store, inner, SettledState.COMPLETED, nested, self.outcomes[1])
                     is True
                 )
-        assert self.settle(store, outer, SettledState.COMPLETED, run, self.outcomes[0]) is True
+        assert self.done(store, outer, run) is True
         for ticket, outcome in ((outer, self.outcomes[0]), (inner, self.outcomes[1])):
             later = make_ticket(key=ticket.key, ttl=5)
             record = store.claim(later)
@@ -433,7 +428,7 @@ class Guards(Contract):
         ticket = self._atomic(store)
         run = self.claim(store, ticket)
         with store.guard(ticket) as guard:
-            self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0])
+            self.done(store, ticket, run)
             guard.set_rollback()
             assert guard.needs_rollback() is True
         assert guard.committed is False

@@ -85,9 +85,9 @@ class Endings(Contract):
         """
         ticket = make_ticket()
         run = self.claim(store, ticket)
-        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
+        assert self.done(store, ticket, run) is True
         self.elapse(store, 100)
-        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
+        assert self.done(store, ticket, run) is True
         record = self.stored(store, ticket)
         assert record.completed_at is not None
         assert abs((record.read_at - record.completed_at).total_seconds() - 100) < 1
@@ -115,7 +115,7 @@ class Endings(Contract):
         over.
         """
         ticket, run = self.lapsed(store)
-        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
+        assert self.done(store, ticket, run) is True
         assert self.stored(store, ticket).status is Status.COMPLETED
 
     # -------------------------------------------------------------------------------------- release
@@ -135,9 +135,7 @@ class Endings(Contract):
         claimed = self.known(store, ticket)
         assert (claimed.status, claimed.outcome) == (Status.RUNNING, None)
         self.elapse(store, 100)
-        assert self.settle(
-            store, again, SettledState.COMPLETED, Execute(attempt=2), self.outcomes[0]
-        )
+        assert self.done(store, again, Execute(attempt=2))
         done = self.stored(store, ticket)
         assert (done.outcome, done.completed_at is None) == (self.outcomes[0], False)
 
@@ -151,9 +149,7 @@ class Endings(Contract):
         found = self.stored(store, ticket)
         self.elapse(store, 100)
         again = make_ticket(guarantee=Guarantee.ATOMIC)
-        assert self.settle(
-            store, again, SettledState.COMPLETED, Execute(attempt=2), self.outcomes[0], fence=found
-        )
+        assert self.done(store, again, Execute(attempt=2), fence=found)
         done = self.known(store, ticket)
         assert done.outcome == self.outcomes[0]
         assert done.completed_at is not None
@@ -199,7 +195,7 @@ class Endings(Contract):
         assert change() is Intervention.GONE
         run = self.claim(store, ticket)
         assert change() is Intervention.BUSY
-        self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0])
+        self.done(store, ticket, run)
         assert audited == []
         assert change() is Intervention.DONE
         assert [record.outcome for record in audited] == [self.outcomes[0]]
@@ -209,9 +205,7 @@ class Endings(Contract):
             assert left.outcome is None
             assert left.digest == (ticket.digest if verb == "release" else b"")
             assert change() is Intervention.ALREADY
-            assert (
-                self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
-            )
+            assert self.done(store, ticket, run) is False
         other = make_ticket(body=b"{}" if verb == "release" else b"other")
         record = store.claim(other)
         again = rules.Execute(attempt=2 if verb == "release" else 1)
@@ -241,10 +235,7 @@ class Endings(Contract):
         assert store.change(ticket.id, CHANGES[verb], audit=audited.append) is Intervention.DONE
         assert [(record.owner, record.attempt) for record in audited] == [(ticket.owner, 1)]
         assert store.renew([ticket]) == set()
-        assert (
-            self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0], ttl=1000)
-            is False
-        )
+        assert self.done(store, ticket, run, ttl=1000) is False
         if verb == "release":  # within its retention, with its attempt, and still bound
             freed = self.stored(store, ticket)
             assert (freed.status, freed.attempt, freed.digest) == (Status.FREE, 1, ticket.digest)
@@ -263,7 +254,7 @@ class Endings(Contract):
         ticket, run = self.lapsed(store)
         found = self.changed_while(store, monkeypatch, ticket, verb, lambda: store.renew([ticket]))
         assert found == (Intervention.BUSY, [])
-        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
+        assert self.done(store, ticket, run) is True
 
     def test_what_is_not_there(self, store: BaseStore) -> None:
         """A record that was never claimed cannot be settled, looked up, or changed by hand."""
@@ -411,9 +402,7 @@ class Forgetting(Contract):
         ):
             assert abs((getattr(after, name) - getattr(before, name)).total_seconds()) < 1
         assert store.change(ticket.id, forgotten, audit=_unwanted) is Intervention.ALREADY
-        assert not self.settle(
-            store, ticket, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0]
-        )
+        assert not self.done(store, ticket, Execute(attempt=1))
         self._assert_used(store, 201)
 
     def test_forgotten_when_free(self, store: BaseStore) -> None:
@@ -434,9 +423,7 @@ class Forgetting(Contract):
             assert store.change(ticket.id, forgotten, audit=_unwanted) is Intervention.BUSY
         record = self.known(store, ticket)
         assert (record.scope, record.key, record.owner) == (ticket.scope, ticket.key, ticket.owner)
-        assert self.settle(
-            store, ticket, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0]
-        )
+        assert self.done(store, ticket, Execute(attempt=1))
 
     def test_marks_stay(self, store: BaseStore) -> None:
         """A held record waits for a person; a cancelled one is still known to be cancelled."""

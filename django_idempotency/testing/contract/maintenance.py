@@ -243,7 +243,7 @@ class Eviction(Contract):
         assert store.renew([ticket]) == set()
         assert store.get(ticket.id) is None
         assert self.claim(store, make_ticket(body=b"other")) == Execute(attempt=1)
-        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
+        assert self.done(store, ticket, run) is False
 
     @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
     @pytest.mark.parametrize("ended", [None, SettledState.COMPLETED])
@@ -299,7 +299,7 @@ class Eviction(Contract):
                     seen[type(verdict).__name__] += 1
                     if isinstance(verdict, Execute):
                         store.renew([mine])
-                        self.settle(store, mine, SettledState.COMPLETED, verdict, self.outcomes[0])
+                        self.done(store, mine, verdict)
             finally:
                 ended.wait(60)
             return seen

@@ -39,10 +39,7 @@ class Suspending(Contract):
         assert abs((seconds(record, "lease_until") or 0) - 500) < 1
         assert abs((seconds(record, "expires_at") or 0) - 600) < 1
         assert store.renew([owner]) == set()
-        assert (
-            self.settle(store, owner, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0])
-            is False
-        )
+        assert self.done(store, owner, Execute(attempt=1)) is False
         assert self.settle(store, owner, SettledState.BOUND, Execute(attempt=1)) is False
         self.elapse(store, 400)
         store.purge(limit=10)
@@ -67,10 +64,7 @@ class Suspending(Contract):
         assert abs((seconds(record, "lease_until") or 0) - 30) < 1
         assert abs((seconds(record, "expires_at") or 0) - 1000) < 1
         assert store.renew([owner]) == {owner.owner}
-        assert (
-            self.settle(store, owner, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0])
-            is True
-        )
+        assert self.done(store, owner, Execute(attempt=1)) is True
         self.elapse(store, 600)
         again = make_ticket()
         assert rules.read(store.claim(again), again) == Replay(outcome=self.outcomes[0], attempt=1)
