@@ -195,9 +195,7 @@ def _its_own(callback: Any) -> list[Policy | None]:
 
 def _unread(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:
     """Find a policy among the attributes of a class that has no guard to read it."""
-    if hasattr(cls, "get_idempotency_policy") or any(
-        mark_of(each).policy is not None for each in carriers(callback)
-    ):
+    if _guards_inside(callback):
         return
     for base in cls.__mro__:
         for name, value in vars(base).items():

@@ -19,11 +19,11 @@ from ..http.kinds import kind_of, operations_of
 from ..http.layers import closed_over, layers_of
 from ..http.markers import (
     UNSAFE_HANDLERS,
+    allowed_handlers,
     carriers,
     handler_of,
     mark_of,
     own_methods,
-    required_methods,
     view_class,
 )
 from ..http.plan import EVERY_VIEW, plan_of
@@ -190,8 +190,7 @@ def open_handlers(callback: Any) -> list[str]:
     if cls is not None:
         found = [name for name in UNSAFE_HANDLERS if handler_of(callback, name) is not None]
         return list(UNSAFE_HANDLERS) if _responds_in_dispatch(cls) else found
-    allowed = required_methods(callback)
-    return [name for name in UNSAFE_HANDLERS if allowed is None or name.upper() in allowed]
+    return allowed_handlers(callback)
 
 
 def _responds_in_dispatch(cls: type[View]) -> bool:

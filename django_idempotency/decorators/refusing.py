@@ -12,13 +12,13 @@ from django.core.exceptions import ImproperlyConfigured
 from ..core.policy import Policy
 from ..http.markers import (
     UNSAFE_HANDLERS,
+    allowed_handlers,
     carriers,
     decorated_by,
     handler_of,
     mark_of,
     names_used,
     own_methods,
-    required_methods,
     rest_class,
     view_class,
 )
@@ -94,8 +94,7 @@ def refuse_safe_methods(view: Any) -> None:
     if rest_class(view) is not None:
         unsafe = [name for name in UNSAFE_HANDLERS if handler_of(view, name) is not None]
     else:
-        allowed = required_methods(view)
-        unsafe = [name for name in UNSAFE_HANDLERS if allowed is None or name.upper() in allowed]
+        unsafe = allowed_handlers(view)
     if not unsafe:
         raise ImproperlyConfigured(
             f"@idempotent() on {name_of(view)} guards nothing: the view allows no unsafe "

@@ -161,23 +161,23 @@ class Heartbeat(Background):
         for operation in self._due(now):
             stores[operation.store].append(operation)
         for store, operations in stores.items():
+            missed: Exception | None = None
             try:
                 with store.apart():
                     renewed = store.renew([operation.ticket for operation in operations])
-            except Exception as error:  # the thread also serves other stores
+            except Exception as error:  # noqa: BLE001 - the thread also serves other stores
+                missed = error
                 # A store with many servers, one of which is down.
                 renewed = getattr(error, "renewed", set[UUID]())
-                self._renewed([op for op in operations if op.ticket.owner in renewed], now)
-                self._missed(
-                    [op for op in operations if op.ticket.owner not in renewed], now, error
-                )
+            self._renewed([op for op in operations if op.ticket.owner in renewed], now)
+            others = [op for op in operations if op.ticket.owner not in renewed]
+            if missed is not None:
+                self._missed(others, now, missed)
                 with suppress(Exception):  # raised by a log filter
-                    logger.warning("A heartbeat was missed; it will be retried.", exc_info=error)
+                    logger.warning("A heartbeat was missed; it will be retried.", exc_info=missed)
             else:
-                self._renewed([op for op in operations if op.ticket.owner in renewed], now)
-                for operation in operations:
-                    if operation.ticket.owner not in renewed:
-                        self._lost(operation, LeaseLost())
+                for operation in others:
+                    self._lost(operation, LeaseLost())
 
     def _due(self, now: float) -> list[Leased]:
         """Return the leases to renew, including nearly due ones of the same stores; forget

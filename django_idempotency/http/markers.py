@@ -121,13 +121,15 @@ def below_api_view(handler: Any) -> Any:
     return closed_over(handler).get("func")
 
 
-def required_methods(callback: Any) -> set[str] | None:
-    """Return the methods that `require_http_methods` and similar decorators allow."""
+def allowed_handlers(callback: Any) -> list[str]:
+    """Return the unsafe methods, as handlers are named, that `require_http_methods` and similar
+    decorators of a function allow.
+    """
     for layer in layers_of(callback):
-        held = closed_over(layer)
-        if "request_method_list" in held:
-            return set(held["request_method_list"])
-    return None
+        methods = closed_over(layer).get("request_method_list")
+        if methods is not None:
+            return [name for name in UNSAFE_HANDLERS if name.upper() in methods]
+    return list(UNSAFE_HANDLERS)
 
 
 def decorated_by(cls: type[Any]) -> Policy | None:
