@@ -172,15 +172,14 @@ class Ledger:
                 field.attname: getattr(new, field.attname) for field in new._meta.concrete_fields
             }
             del values["id"]
-            written = self._rows.filter(key=row.key, attempts=row.attempts, state=row.state).update(
-                **values
-            )
-            return Started(key=new.key, attempts=1, clean=True) if written else None
-        try:  # in a test, another's row must not break the test's transaction
-            with transaction.atomic(using=self._using):
-                new.save(force_insert=True, using=self._using)
-        except IntegrityError:
-            return None
+            if not as_seen(row, self._using).update(**values):
+                return None
+        else:
+            try:  # in a test, another's row must not break the test's transaction
+                with transaction.atomic(using=self._using):
+                    new.save(force_insert=True, using=self._using)
+            except IntegrityError:
+                return None
         return Started(key=new.key, attempts=1, clean=True)
 
     def _again(self, row: OutgoingCall) -> Started | None:
@@ -192,9 +191,7 @@ class Ledger:
         refused = row.state == CallState.REFUSED.value
         if refused:  # it had ended, so its request was dropped
             values["request"] = self._packed_request()
-        if not self._rows.filter(key=row.key, attempts=row.attempts, state=row.state).update(
-            **values
-        ):
+        if not as_seen(row, self._using).update(**values):
             return None
         if self._name.resumption is not None:
             self._name.resumption.attempts = row.attempts + 1
@@ -296,12 +293,16 @@ def give_up(operation: str) -> bool:
     return not calls.filter(sent).exists()
 
 
-def hold(row: OutgoingCall, using: str) -> bool:
-    """Hold a call for a person, unless it has moved on. Return whether it is held now."""
-    seen = OutgoingCall.objects.using(using).filter(
+def as_seen(row: OutgoingCall, using: str) -> QuerySet[OutgoingCall]:
+    """Return what finds a row, unless it has moved on."""
+    return OutgoingCall.objects.using(using).filter(
         pk=row.pk, key=row.key, attempts=row.attempts, state=row.state
     )
-    held = bool(seen.update(state=CallState.HELD.value))
+
+
+def hold(row: OutgoingCall, using: str) -> bool:
+    """Hold a call for a person, unless it has moved on. Return whether it is held now."""
+    held = bool(as_seen(row, using).update(state=CallState.HELD.value))
     if held:
         CALLS.record(provider=row.provider, outcome=CallState.HELD.value)
     return held

@@ -18,7 +18,7 @@ from django.utils.module_loading import import_string
 from ...errors import ConfigurationError
 from ...runtime.current_step import CURRENT_STEP
 from ...runtime.decisions import Decision, HoldForReview, Question, RunAgain, UseResult
-from .ledger import CALLS, hold
+from .ledger import CALLS, as_seen, hold
 from .messages import Answer, pack_answer
 from .models import OutgoingCall
 from .names import naming
@@ -81,10 +81,7 @@ def look_up(row: OutgoingCall, called: Provider, using: str) -> CallState | None
         return None
     if values is None:
         return CallState.HELD if isinstance(decision, HoldForReview) and hold(row, using) else None
-    seen = OutgoingCall.objects.using(using).filter(
-        pk=row.pk, key=row.key, attempts=row.attempts, state=row.state
-    )
-    if not seen.update(**values):
+    if not as_seen(row, using).update(**values):
         return None
     CALLS.record(provider=row.provider, outcome=CallState.SUCCEEDED.value)
     return CallState.SUCCEEDED
