@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakSet
 
-from django.apps import apps
+from django.apps import AppConfig, apps
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
@@ -36,11 +38,13 @@ from .core.records import MISSING, Guarantee, UnprintedBytes, UnprintedText
 
 NAME = "IDEMPOTENCY"
 APP = "django_idempotency"
+#: Its folder, in which the apps are that are shipped with it.
+PACKAGE = Path(__file__).parent
 
 
 class Setting(NamedTuple):
-    """A setting that is no field of `Policy`. Declared once, here: `manage.py check` reads the rest
-    of the tuple.
+    """A setting that is no field of `Policy`: one of `SETTINGS`, or of an optional app, whose
+    config declares it in `idempotency_settings`. `manage.py check` reads the rest of the tuple.
     """
 
     default: Any
@@ -48,8 +52,6 @@ class Setting(NamedTuple):
     accepts: Callable[[Any], bool] | None = None
     #: In words what to type.
     expected: str = ""
-    #: The optional app that it is for.
-    app: str = ""
     #: May it hold a secret, so that no message shows its value?
     secret: bool = False
 
@@ -76,7 +78,6 @@ def _is_lifetime(value: Any) -> bool:
 #: `#`, `<` or `>`.
 _PAGE = re.compile(r"(https?://(?=.)|/(?!/))[!$-;=?-~]*")
 _HEADER = "the name of a header that HTTP itself does not use: letters, digits and hyphens"
-_AUDIT = "django_idempotency.contrib.audit"
 
 SETTINGS: dict[str, Setting] = {
     # Where records live: alias → {"BACKEND": dotted path, "OPTIONS": keyword arguments}, like
@@ -123,9 +124,6 @@ SETTINGS: dict[str, Setting] = {
     # Keys that seal stored responses and waiting messages: 32 bytes each, in base64. The first
     # seals, all open.
     "ENCRYPTION_KEYS": Setting([]),
-    # Where the admin looks for suspects: a list of {"model": "payments.Charge", "same": ["card",
-    # "amount"], "within": 300}.
-    "SUSPECTS": Setting([], app="django_idempotency.contrib.suspects"),
     # Are replays and mismatches counted, in memory and written in batches? For the admin; the
     # counts are lower bounds.
     "COUNT_REPLAYS": Setting(False, is_flag, "True or False"),
@@ -153,27 +151,12 @@ SETTINGS: dict[str, Setting] = {
         lambda value: isinstance(value, str) and value in django_settings.CACHES,
         "an alias of CACHES",
     ),
-    # What publishes the outbox: dotted path of a function publish(message), or of a class with it.
-    "OUTBOX_PUBLISHER": Setting(None, app="django_idempotency.contrib.outbox"),
-    # Is every event of a key written to the audit trail? It needs the app
-    # django_idempotency.contrib.audit.
-    "AUDIT": Setting(False, is_flag, "True or False", app=_AUDIT),
-    # How long the audit trail is kept, in seconds or as a timedelta; None: without end.
-    "AUDIT_RETENTION": Setting(
-        365 * 86400,
-        lambda value: value is None or is_duration(value),
-        f"None, or {DURATION}",
-        app=_AUDIT,
-    ),
-    # Whom the client half calls: alias → {"LIFETIME": timedelta, "HEADER", "CLIENT": dotted path,
-    # "RETENTION", "MAX_BODY"}.
-    "PROVIDERS": Setting({}, app="django_idempotency.contrib.client"),
     # What counts: the dotted path of a Meter, or a list of these; None: nothing is counted.
     "METRICS": Setting(None),
 }
 
-#: Every key of `settings.IDEMPOTENCY` and its default. A field of `Policy` in capitals is the
-#: default of that field.
+#: The keys of `settings.IDEMPOTENCY` that no optional app declares, and their defaults. A field of
+#: `Policy` in capitals is the default of that field.
 DEFAULTS: dict[str, Any] = {
     **{name: setting.default for name, setting in SETTINGS.items()},
     **{name.upper(): of.default for name, of in FIELDS.items()},
@@ -222,6 +205,7 @@ def recompile(**_: Any) -> None:
         each.forget()
     _profile_of.cache_clear()
     _extension_at.cache_clear()
+    app_settings.cache_clear()
 
 
 setting_changed.connect(recompile)
@@ -257,8 +241,50 @@ def project_settings() -> Mapping[str, Any]:
 
 
 def get(name: str) -> Any:
-    """Return one setting, or its default. Raises `KeyError` for a name that is not a setting."""
-    return project_settings().get(name, DEFAULTS[name])
+    """Return one setting, or its default.
+
+    Raises `KeyError` for a name that is not a setting, nor one of an installed app.
+    """
+    if name in DEFAULTS:
+        return project_settings().get(name, DEFAULTS[name])
+    return project_settings().get(name, app_settings()[name].default)
+
+
+@lru_cache(maxsize=1)
+def app_settings() -> dict[str, Setting]:
+    """Return the settings of the installed optional apps."""
+    found: dict[str, Setting] = {}
+    for app in apps.get_app_configs():
+        found |= getattr(app, "idempotency_settings", {})
+    return found
+
+
+@lru_cache(maxsize=1)
+def shipped_apps() -> list[AppConfig]:
+    """Return the configs of the apps in our package, installed or not.
+
+    Only checks and errors need it: it imports the module of each.
+    """
+    found = []
+    for path in sorted(PACKAGE.glob("*/*/apps.py")):
+        with suppress(ImportError):  # what the app is for is not installed
+            found.append(AppConfig.create(".".join(path.relative_to(PACKAGE.parent).parts[:-1])))
+    return found
+
+
+def app_with(name: str) -> str | None:
+    """Return the app of our package that adds what is typed so: a setting, a command, a method of
+    a work's handle.
+    """
+    for app in shipped_apps():
+        if any(name in getattr(app, names, ()) for names in ("idempotency_settings", "adds")):
+            return app.name
+    return None
+
+
+def defaults() -> dict[str, Any]:
+    """Return every key of `settings.IDEMPOTENCY` that is known, and its default."""
+    return {**DEFAULTS, **{name: each.default for name, each in app_settings().items()}}
 
 
 def field(policy: Policy, name: str) -> Any:
@@ -358,7 +384,7 @@ def lifetime(label: str) -> timedelta:
     That is the LIFETIME of the provider whose alias is the label, or its part before the first
     colon; else the setting.
     """
-    own = get("PROVIDERS").get(label.partition(":")[0])
+    own = project_settings().get("PROVIDERS", _NONE).get(label.partition(":")[0])
     return timedelta(seconds=seconds(get("LIFETIME") if own is None else own["LIFETIME"]))
 
 
@@ -392,7 +418,7 @@ def by_path(field: str, value: Any) -> Any:
     Raises what the import raises.
     """
     if field == "extensions" and isinstance(value, (list, tuple)):
-        return tuple(_extension(each) for each in value)
+        return tuple(_extension_at(each) if isinstance(each, str) else each for each in value)
     of = FIELDS.get(field)
     if (
         of is not None
@@ -407,15 +433,11 @@ def by_path(field: str, value: Any) -> Any:
     return value
 
 
-def _extension(value: Any) -> Any:
+@lru_cache(maxsize=64)  # of a class, all policies have one object
+def _extension_at(path: str) -> Any:
     """Return the object that a dotted path names; of a class, one that is made without
     arguments.
     """
-    return _extension_at(value) if isinstance(value, str) else value
-
-
-@lru_cache(maxsize=64)  # of a class, all policies have one object
-def _extension_at(path: str) -> Any:
     from django.utils.module_loading import import_string
 
     found = import_string(path)

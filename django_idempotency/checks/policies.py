@@ -15,7 +15,6 @@ from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model
 
-from .. import conf
 from ..core.policy import Policy, Resolved
 from ..errors import ConfigurationError
 from ..functions.call import plan_of as function_plan_of
@@ -29,15 +28,6 @@ class E035(Finding):
     """The policy of %(view)s cannot be kept: %(error)s
 
     Type what it says in the policy of %(view)s, or change the setting.
-    """
-
-
-class E133(Finding):
-    """%(view)s has steps (UndoOn) and StatusOnly(), and a step's result is stored until the
-    operation has ended.
-
-    Type "ENCRYPTION_KEYS", so that it is stored sealed; or leave UndoOn or StatusOnly out of the
-    policy of %(view)s.
     """
 
 
@@ -56,19 +46,13 @@ def policy_errors(
         return
     if coroutine is not None and not plan.leases:
         yield coroutine(view=name)
-    yield from unsealed_steps(name, policy, plan.terms)
+    yield from told_by_extensions(name, policy, plan.terms)
 
 
-def unsealed_steps(name: str, policy: Policy, terms: Resolved) -> Iterator[CheckMessage]:
-    """Find steps whose results would be stored, if only for a while, under a policy that stores
-    none.
-    """
-    if (
-        policy.set_by_extension("undo_on")
-        and not terms.store_body
-        and not conf.get("ENCRYPTION_KEYS")
-    ):
-        yield E133(view=name)
+def told_by_extensions(name: str, policy: Policy, terms: Resolved) -> Iterator[CheckMessage]:
+    """Yield what the extensions of a policy find."""
+    for each in policy.given().get("extensions", ()):
+        yield from each.check(name, terms)
 
 
 # -------------------------------------------------------------------------------- guarded functions
@@ -98,7 +82,9 @@ def check_functions(**_: Any) -> Iterator[CheckMessage]:
     found: dict[str, CheckMessage] = {}
     for terms in declared():
         try:
-            messages = [*unsealed_steps(terms.name, terms.policy, function_plan_of(terms).policy)]
+            messages = [
+                *told_by_extensions(terms.name, terms.policy, function_plan_of(terms).policy)
+            ]
         except (ConfigurationError, ImproperlyConfigured) as error:
             messages = [E035(view=terms.name, error=error)]
         found |= {each.msg: each for each in messages}  # once for all that have the name

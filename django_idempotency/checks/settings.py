@@ -9,7 +9,6 @@ from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
-from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.checks import ERROR, CheckMessage
 from django.core.exceptions import ImproperlyConfigured
@@ -121,15 +120,13 @@ class E087(Finding):
 class E090(Finding):
     """IDEMPOTENCY["METRICS"] = %(value)s measures nothing: %(problem)s.
 
-    Type "METRICS": "django_idempotency.contrib.metrics.prometheus.PrometheusMeter", or the dotted
-    path of a subclass of Meter, or a
-    list of these; or leave it out.
+    Type "METRICS": "shop.metrics.ShopMeter", the dotted path of a subclass of Meter, or a list of
+    such; the page of metrics has those of PrometheusMeter and OpenTelemetryMeter. Or leave it out.
     """
 
 
 class E110(Finding):
-    """IDEMPOTENCY["%(name)s"] is for the app "%(app)s", which INSTALLED_APPS does not have: nothing
-    is done.
+    """IDEMPOTENCY["%(name)s"] is for the app "%(app)s", which INSTALLED_APPS does not have.
 
     Add "%(app)s" to INSTALLED_APPS, and type python manage.py migrate; or leave "%(name)s" out.
     """
@@ -164,8 +161,8 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         *_metrics(),
         *_exemptions(),
         *_routes(),
+        *check_stores(),
     ]
-    wrong += [*_encryption()] or check_stores()  # without its keys no store can be built
     return wrong or [*_together()]
 
 
@@ -201,6 +198,26 @@ def check_scope(**_: Any) -> Iterator[CheckMessage]:
         )
 
 
+def check_left_out(**given: object) -> list[CheckMessage]:
+    """Let each app that is shipped say whether it is missed, installed or not."""
+    return told_by_apps("advice", given)
+
+
+def check_left_out_deployed(**given: object) -> list[CheckMessage]:
+    """Do the same with what only --deploy tells."""
+    return told_by_apps("deployed_advice", given)
+
+
+def told_by_apps(attribute: str, given: dict[str, object]) -> list[CheckMessage]:
+    """Run the checks that an attribute of their configs names."""
+    return [
+        message
+        for app in conf.shipped_apps()
+        for path in getattr(app, attribute, ())
+        for message in import_string(f"{app.name}.{path}")(**given)
+    ]
+
+
 def check_environment(**_: Any) -> list[CheckMessage]:
     """Check that idempotency is not disabled in production; for --deploy."""
     with suppress(ConfigurationError):  # reported as E044
@@ -220,13 +237,14 @@ def _astray() -> Iterator[CheckMessage]:
     """Find settings beside IDEMPOTENCY that are meant for it: IDEMPOTENCY_REQUIRED, or a dict of
     another name.
     """
+    known = conf.defaults()
     for name in dir(django_settings):
         if name == conf.NAME or not name.isupper() or "IDEMPOTEN" not in name:
             continue
         value = getattr(django_settings, name)
-        meant = [key for key in value if key in conf.DEFAULTS] if isinstance(value, dict) else []
+        meant = [key for key in value if key in known] if isinstance(value, dict) else []
         if name.startswith(_PREFIX):
-            meant += get_close_matches(name.removeprefix(_PREFIX), conf.DEFAULTS, n=1, cutoff=0.85)
+            meant += get_close_matches(name.removeprefix(_PREFIX), known, n=1, cutoff=0.85)
         if meant:
             yield E005(name=name, close=", ".join(f'"{key}": …' for key in meant))
 
@@ -234,24 +252,17 @@ def _astray() -> Iterator[CheckMessage]:
 def _meant(name: str) -> str:
     renamed = RENAMED.get(name.lower())
     if renamed is None:
-        return f'Did you mean "{closest(name.upper(), conf.DEFAULTS)}"?'
+        return f'Did you mean "{closest(name.upper(), conf.defaults())}"?'
     return f'It is {renamed}, of a policy, and in capitals here: such as "EXTENSIONS": [].'
 
 
 def _names(declared: Mapping[Any, Any]) -> Iterator[CheckMessage]:
-    for name in declared:
-        if name not in conf.DEFAULTS:
-            yield E002(
-                name=name,
-                fix=_meant(str(name)),
-                known=", ".join(conf.DEFAULTS),
-            )
-        elif (
-            declared[name]
-            and name in conf.SETTINGS
-            and (app := conf.SETTINGS[name].app)
-            and not apps.is_installed(app)
-        ):
+    known = conf.defaults()
+    for name in declared.keys() - known.keys():
+        app = conf.app_with(name)
+        if app is None:
+            yield E002(name=name, fix=_meant(str(name)), known=", ".join(known))
+        elif declared[name]:
             yield E110(name=name, app=app)
 
 
@@ -259,7 +270,7 @@ def _names(declared: Mapping[Any, Any]) -> Iterator[CheckMessage]:
 
 
 def _values() -> Iterator[CheckMessage]:
-    for name, setting in conf.SETTINGS.items():
+    for name, setting in {**conf.SETTINGS, **conf.app_settings()}.items():
         if setting.accepts is not None and not setting.accepts(conf.get(name)):
             yield senseless(name, setting.expected)
 
@@ -271,7 +282,7 @@ def senseless(name: str, expected: str) -> CheckMessage:
         expected = expected.replace("a function of", "a function (or the dotted path of one) of")
     secret = name in conf.SETTINGS and conf.SETTINGS[name].secret
     value = conf.get(name)
-    default = repr(conf.DEFAULTS[name]).replace("'", '"')
+    default = repr(conf.defaults()[name]).replace("'", '"')
     return E003(
         name=name,
         value=(type_named if secret else shown)(value),
@@ -306,12 +317,6 @@ def _metrics() -> Iterator[CheckMessage]:
         yield E090(value=shown(conf.get("METRICS")), problem=meters.problem.rstrip("."))
 
 
-def _encryption() -> Iterator[CheckMessage]:
-    keys = conf.get("ENCRYPTION_KEYS")
-    if keys != []:
-        yield from import_string("django_idempotency.contrib.at_rest.checks.check_keys")(keys)
-
-
 def _routes() -> Iterator[CheckMessage]:
     """Check each entry of ROUTES alone. What it guards is a check of the URLconf."""
     entries = conf.get("ROUTES")
@@ -323,14 +328,14 @@ def _routes() -> Iterator[CheckMessage]:
             _, policy = policy_at(entry, fields)
             compile_expressions(policy)
         except Exception as error:  # noqa: BLE001 - importing runs the project's code
-            yield E145(problem=" ".join(str(error).split()).rstrip("."))
+            yield E145(problem=str(error).rstrip("."))
 
 
 def _exemptions() -> Iterator[CheckMessage]:
     try:
         exemptions()
     except Exception as error:  # noqa: BLE001 - importing runs the project's code
-        yield E068(problem=" ".join(str(error).split()).rstrip("."))
+        yield E068(problem=str(error).rstrip("."))
 
 
 # ----------------------------------------------------------------------------------------- together

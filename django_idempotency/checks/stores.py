@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from .. import conf
-from ..runtime.registry import stores
+from ..runtime.registry import LAYERED, stores
 from ..stores.base import BaseStore, layers
 from ..stores.check_messages import Finding, one_line, type_named
 from ..stores.orm import ORMStore
-from . import named
 
 
 class E010(Finding):
@@ -36,6 +36,13 @@ class E012(Finding):
     """
 
 
+class E098(Finding):
+    """No store can be used: %(error)s
+
+    Type what it says: until then nothing runs under a key, and nothing is stored.
+    """
+
+
 def check_stores() -> Iterator[CheckMessage]:
     """Check STORES: what building a store raises is reported once, by its own alias first."""
     configured = conf.get("STORES")
@@ -46,20 +53,25 @@ def check_stores() -> Iterator[CheckMessage]:
     failed: set[str] = set()
     for alias in sorted(configured, key=lambda alias: bool(nested[alias])):
         try:
-            store = stores[alias]
+            stores.bare(alias)
         except Exception as error:  # noqa: BLE001 - a store of the project's, or of another package
             said = _said(alias, error)
             if said not in failed:
                 failed.add(said)
                 yield E012(alias=alias, error=said, takes=_taken(alias))
             continue
+        try:
+            store = stores[alias]
+        except ImproperlyConfigured as error:
+            yield E098(error=error)
+            return  # it is the same of each
         # Nested stores are checked under their own aliases.
         for layer in [store] if nested[alias] else layers(store):
             yield from layer.check(alias)
         # Of any stores with a "front".
-        yield from named("django_idempotency.stores.layered.checks.check_front")(
-            alias=alias, nested=nested, built=built
-        )
+        if find_spec(LAYERED) is not None:
+            check_front = import_string(f"{LAYERED}.checks.check_front")
+            yield from check_front(alias=alias, nested=nested, built=built)
 
 
 def built(alias: str) -> BaseStore | None:
@@ -93,5 +105,5 @@ def _taken(alias: str) -> str:
 def _said(alias: str, error: Exception) -> str:
     """Say what building a store has raised. The registry's own errors name the alias."""
     if isinstance(error, ImproperlyConfigured):
-        return " ".join(str(error).split()).rstrip(".")
+        return str(error).rstrip(".")
     return f'IDEMPOTENCY["STORES"][{alias!r}] cannot be built: {one_line(error)}'

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.apps import AppConfig
 from django.core import checks
@@ -15,6 +15,7 @@ from django.db import Error
 from django.utils.module_loading import import_string
 
 from ..checks import TAG, named
+from ..conf import Setting
 from ..errors import LostRace
 from ..runtime.app_extensions import AppExtension, Purging, app_extensions
 from ..stores.orm.database_errors import lost_race
@@ -38,6 +39,19 @@ class OptionalApp(AppConfig):
     check = extends = ""
     #: The tags of its check, beside the package's own.
     tags: tuple[str, ...] = ()
+
+    # What the core asks of any app config, if it is there:
+    #: Keys of `settings.IDEMPOTENCY`.
+    idempotency_settings: ClassVar[Mapping[str, Setting]]
+    #: What else it adds to what a project types: names of commands, of methods of a work's handle,
+    #: of settings of the core. Where the app is not installed, a message says by them which to add.
+    adds: tuple[str, ...]
+    #: A command of ours and what is added to it → the path of the class that does it.
+    command_parts: ClassVar[Mapping[str, str]]
+    #: The paths of checks that say who should install it, and are run where it is not; and of those
+    #: that only `check --deploy` runs.
+    advice: tuple[str, ...]
+    deployed_advice: tuple[str, ...]
 
     def ready(self) -> None:
         if self.check:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -50,6 +50,12 @@ class Extension:
         that is left out is `MISSING`, and again when the settings have said the rest.
         """
         return None
+
+    def check(self, name: str, terms: Resolved) -> Iterable[Any]:
+        """Return the messages of `manage.py check` on a policy that names it: that of a view or
+        function of this name. `terms`: with what the settings say.
+        """
+        return ()
 
     def before_claim(self, call: Details, payload: Any) -> None:
         """Look at a call before its key is claimed. An error that it raises is the answer.

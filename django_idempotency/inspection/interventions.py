@@ -5,7 +5,7 @@ and one way to do it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -16,6 +16,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
+from .. import conf
 from ..core.failures import failure_of, response_of
 from ..core.interventions import CHANGES, Intervention
 from ..core.records import MISSING, Record, shortened
@@ -34,12 +35,13 @@ _ALREADY = ngettext_lazy(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Verb:
     """One change by hand. What the admin shows is translated; what the command prints is not.
 
     `name` is that of the store's method, of the admin's permission and of the command's option. An
-    app that adds a verb to the admin overrides `act()` and `permission`.
+    app that adds a verb to the admin overrides `act()` and `permission`, and one that does a verb
+    otherwise `act()`.
     """
 
     name: str
@@ -82,7 +84,6 @@ def intervene(
     alias: str,
     actor: str,
     reason: str,
-    act: Callable[..., Intervention] | None = None,
     note: Audit | None = None,
 ) -> tuple[Intervention, Record | None]:
     """Change a record, through all layers of the store, so that no copy is left in a front.
@@ -90,7 +91,7 @@ def intervene(
     Return the record as it was.
 
     What is done is written to the audit trail, with `note(record)`: in the transaction of the
-    change, where a store has one. It is logged after that. `act` does it in place of the verb.
+    change, where a store has one. It is logged after that.
     Raises what the store raises.
     """
     before: list[Record] = []
@@ -104,7 +105,7 @@ def intervene(
         trail.intervened(verb.event, record, actor=actor, reason=reason)
 
     try:
-        outcome = (act or verb.act)(store, record_id, audit=audit)
+        outcome = verb.act(store, record_id, audit=audit)
     except IdempotencyError as error:
         # By those nothing was written.
         if before and not isinstance(error, (LostRace, OwnershipLost)):
@@ -129,8 +130,8 @@ def erase_beside(store: BaseStore, record_id: UUID) -> None:
     except DatabaseError as error:
         raise StoreUnavailable(
             "The response is erased, and what is stored beside it (results of steps) is "
-            "not. Type idempotency_erase, the "
-            'command of "django_idempotency.contrib.at_rest".'
+            "not. Type idempotency_erase, the command of "
+            f'"{conf.app_with("idempotency_erase")}".'
         ) from error
 
 

@@ -12,20 +12,10 @@ from typing import Any
 
 from ..core.records import Record
 from ..engine.operation import Operation
-from ..errors import ConfigurationError
-
-#: What `refer()` raises without a trail.
-NOT_INSTALLED = (
-    "refer() writes to the audit trail, which is off. Add "
-    '"django_idempotency.contrib.audit" to INSTALLED_APPS and '
-    '"AUDIT": True to settings.IDEMPOTENCY, and type: manage.py migrate.'
-)
 
 
 class Trail:
-    """Receives what happens to a key. `django_idempotency.contrib.audit` has the one that is
-    shipped.
-    """
+    """Receives what happens to a key. An optional app has the one that is shipped."""
 
     def event(self, event: str, operation: Operation, request: Any) -> None:
         """Write an event that has happened. Never raises."""
@@ -56,12 +46,6 @@ class Seam:
         """Write an operator's change, if there is a trail."""
         if self.active is not None:
             self.active.intervened(event, record, actor=actor, reason=reason)
-
-    def required(self) -> Trail:
-        """Return the trail. Raises `ConfigurationError` if there is none."""
-        if self.active is None:
-            raise ConfigurationError(NOT_INSTALLED)
-        return self.active
 
 
 trail = Seam()

@@ -1,18 +1,19 @@
 """Commands that are read at night, commands made of parts, and what optional apps add to ours.
 
-An app config with a method `command_parts()` returns parts, each of which names its command.
+An app config says in `command_parts` what it adds: a command and the name of the part, such as
+"idempotency_record history", → the path of the class that does it, relative to the app's.
 """
 
 from __future__ import annotations
 
 from argparse import SUPPRESS, RawDescriptionHelpFormatter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from inspect import cleandoc
 from typing import Any
 
 from django.apps import apps
 from django.core.management.base import BaseCommand, CommandParser, DjangoHelpFormatter
+from django.utils.module_loading import import_string
 
 
 class HelpFormatter(RawDescriptionHelpFormatter, DjangoHelpFormatter):
@@ -40,37 +41,30 @@ class HelpedCommand(BaseCommand):
         return parser
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """What an app adds to a command of ours: a command that gets the options of the whole."""
-
-    #: The name of the command: "idempotency_record".
-    command: str
-    #: The word of a subcommand; or the option, without its hyphens, that asks for this part.
-    name: str
-    work: type[HelpedCommand]
-
-
-def parts(command: str) -> Iterator[Part]:
-    """Yield what the installed apps add to a command, in the order of INSTALLED_APPS."""
+def parts(command: str) -> dict[str, type[HelpedCommand]]:
+    """Return what the installed apps add to a command, by name: the word of a subcommand; or the
+    option, without its hyphens, that asks for it. It gets the options of the whole.
+    """
+    found = {}
     for config in apps.get_app_configs():
-        made = getattr(config, "command_parts", None)
-        for part in made() if callable(made) else ():
-            if part.command == command:
-                yield part
+        for typed, path in getattr(config, "command_parts", {}).items():
+            of, name = typed.split()
+            if of == command:
+                found[name] = import_string(f"{config.name}.{path}")
+    return found
 
 
 def add_options(command: str, parser: CommandParser) -> None:
     """Add the options of the parts that an option asks for."""
-    for work in dict.fromkeys(part.work for part in parts(command)):
+    for work in dict.fromkeys(parts(command).values()):
         work().add_arguments(parser)
 
 
 def done_by_part(command: BaseCommand, name: str, options: Mapping[str, object]) -> bool:
     """Let the part do the work that the options ask for, if they ask for one."""
-    for part in parts(name):
-        if options.get(part.name):
-            run(command, part.work, options)
+    for option, work in parts(name).items():
+        if options.get(option):
+            run(command, work, options)
             return True
     return False
 
@@ -93,7 +87,7 @@ class Subcommands(HelpedCommand):
     name: str
 
     def works(self) -> dict[str, type[HelpedCommand]]:
-        return {part.name: part.work for part in parts(self.name)}
+        return parts(self.name)
 
     def add_arguments(self, parser: CommandParser) -> None:
         under = parser.add_subparsers(dest="subcommand", required=True, title="subcommands")

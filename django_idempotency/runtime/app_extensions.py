@@ -6,10 +6,10 @@ Without the app nothing is asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from django.apps import apps
 from django.core.signals import setting_changed
@@ -43,11 +43,15 @@ class AppExtension:
     What optional apps add to each other's commands is in `contrib.optional_app`.
     """
 
-    def handle(self, handle: type[OperationHandle]) -> type[OperationHandle]:
-        """Return the class of a work's handle, such as `request.idempotency`: the given one, or one
-        with more methods.
+    #: Setting → what returns a store around another one while it is set. See
+    #: `registry.PROTECTING`.
+    protects: ClassVar[Mapping[str, Callable[[BaseStore], BaseStore]]] = {}
+
+    def handle_mixin(self) -> type[OperationHandle] | None:
+        """Return a class with what it adds to each work's handle, such as `request.idempotency`;
+        `None`: it adds nothing.
         """
-        return handle
+        return None
 
     def purging(self, alias: str, store: BaseStore) -> Iterable[Purging]:
         """Return which rows a purge of a store deletes besides its records."""
@@ -73,10 +77,12 @@ def app_extensions() -> list[AppExtension]:
 @lru_cache(maxsize=64)
 def extended(handle: type[H]) -> type[H]:
     """Return the class of a handle with all that the installed apps add to it."""
-    found: Any = handle
-    for each in app_extensions():
-        found = each.handle(found)
-    return found  # type: ignore[no-any-return]
+    mixins = [each.handle_mixin() for each in reversed(app_extensions())]
+    bases = [each for each in mixins if each is not None]
+    if not bases:
+        return handle
+    own = {"__doc__": handle.__doc__, "__module__": handle.__module__}
+    return type(handle.__name__, (*bases, handle), own)
 
 
 def _forget(*, setting: str, **_: Any) -> None:

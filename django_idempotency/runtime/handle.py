@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from .. import conf
 from ..core.conclusions import Ending, WorkResult
 from ..core.policy import Duration, Policy, Resolved, seconds
 from ..core.records import CALL_METHOD, OutcomeKind
@@ -20,11 +21,6 @@ from ..stores.lending import in_database_thread
 from .derivation import Unstored, derive, is_usable
 
 logger = logging.getLogger("django_idempotency")
-
-#: What an app that is optional adds to a handle: see `AppExtension.handle`.
-OF_APPS = dict.fromkeys(
-    ("step", "astep", "undo_steps", "aundo_steps"), "django_idempotency.contrib.steps"
-)
 
 #: How long a record waits for a person (seconds): the longest duration.
 HELD_FOR = 3650 * 86400.0
@@ -104,10 +100,10 @@ class OperationHandle:
 
     def __getattr__(self, name: str) -> Any:
         """Raise `ConfigurationError` for what an app adds that is not installed."""
-        if name in OF_APPS:
+        app = conf.app_with(name)
+        if app is not None:
             raise ConfigurationError(
-                f'{name}() needs a table. Add "{OF_APPS[name]}" to INSTALLED_APPS, and run '
-                "manage.py migrate."
+                f'{name}() needs a table. Add "{app}" to INSTALLED_APPS, and run manage.py migrate.'
             )
         raise AttributeError(
             f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
@@ -200,11 +196,18 @@ class OperationHandle:
         It is committed with the work's transaction; with `lease`, or where the trail is in another
         database, at once. The same twice is kept once. `kind` is up to 64 letters, digits, `_`, `.`
         and `-`; `str(value)` has 1 to 255 characters. Raises `ValueError` for others,
-        `ConfigurationError` without the app `django_idempotency.contrib.audit`, and the database's
-        errors.
+        `ConfigurationError` without an audit trail, and the database's errors.
         """
-        if not isinstance(self._operation, Unstored):
-            trail.required().refer(self._operation, kind, value)
+        if isinstance(self._operation, Unstored):
+            return
+        if trail.active is None:
+            raise ConfigurationError(
+                f"refer() writes to the audit trail, which is off. Add "
+                f'"{conf.app_with("AUDIT")}" to INSTALLED_APPS and "AUDIT": True to '
+                "settings.IDEMPOTENCY, and type: manage.py "
+                "migrate."
+            )
+        trail.active.refer(self._operation, kind, value)
 
     async def arefer(self, kind: str, value: Any) -> None:
         """See refer()."""

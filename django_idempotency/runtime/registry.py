@@ -23,6 +23,7 @@ from ..core.records import Guarantee, Ticket
 from ..errors import ConfigurationError
 from ..instrumentation.meters import meters
 from ..stores.base import BaseStore, layers, records_of
+from .app_extensions import app_extensions
 
 #: The number of records in a local cache with `"local_cache": True`.
 LOCAL_CACHE = 256
@@ -32,12 +33,8 @@ _ENTRY = frozenset({"BACKEND", "OPTIONS"})
 LAYERED = "django_idempotency.stores.layered"
 
 
-#: Setting → what each store goes through while it is set: the dotted path of a function that
-#: returns it, or one around it.
-WRAPPERS = {
-    "ENCRYPTION_KEYS": "django_idempotency.contrib.at_rest.encryption.sealed",
-    "HASH_KEYS": "django_idempotency.contrib.at_rest.encryption.hashed",
-}
+#: Settings that ask for records to be protected, the innermost first: an optional app does it.
+PROTECTING = ("ENCRYPTION_KEYS", "HASH_KEYS")
 
 
 class Stores:
@@ -52,12 +49,11 @@ class Stores:
         """Return the store. Raises `ImproperlyConfigured` for an unknown alias or backend."""
         store = self._built.get(alias)
         return (
-            self._built.setdefault(alias, protected(self._get(alias, ())))
-            if store is None
-            else store
+            self._built.setdefault(alias, protected(self.bare(alias))) if store is None else store
         )
 
-    def _get(self, alias: str, above: tuple[str, ...]) -> BaseStore:
+    def bare(self, alias: str, above: tuple[str, ...] = ()) -> BaseStore:
+        """Return a store that is not protected, `above` which stores it is nested in."""
         store = self._bare.get(alias)
         chain = (*above, alias)
         if alias in above:
@@ -66,7 +62,7 @@ class Stores:
             )
         if store is None:
             store = self._bare.setdefault(
-                alias, build(alias, lambda nested: self._get(nested, chain))
+                alias, build(alias, lambda nested: self.bare(nested, chain))
             )
         return store
 
@@ -119,9 +115,20 @@ class Stores:
 def protected(store: BaseStore) -> BaseStore:
     """Return a store that keeps the records of `store` as the settings ask for; the same one if
     they ask for nothing.
+
+    Raises `ImproperlyConfigured` where no installed app can do it: nothing is stored in plain text.
     """
-    for path in (path for name, path in WRAPPERS.items() if conf.get(name)):
-        store = import_string(path)(store)
+    known = {name: each for app in app_extensions() for name, each in app.protects.items()}
+    for name in PROTECTING:
+        if conf.get(name) == conf.DEFAULTS[name]:
+            continue
+        if name not in known:
+            raise ImproperlyConfigured(
+                f'IDEMPOTENCY["{name}"] is set, and no installed app protects records as it says: '
+                f'nothing is stored. Add "{conf.app_with(name)}" to INSTALLED_APPS, or leave '
+                f'"{name}" out.'
+            )
+        store = known[name](store)
     if meters.active:
         from ..instrumentation.metered import watch_fronts  # most projects have no meters
 

@@ -32,7 +32,7 @@ class Finding(CheckMessage):
     def __init__(self, **facts: Any) -> None:
         code = type(self).__name__
         facts["silence"] = f'SILENCED_SYSTEM_CHECKS = ["{PREFIX}.{code}"]'
-        message, hint = (text % facts for text in self.texts())
+        message, hint = (" ".join((text % facts).split()) for text in self.texts())
         super().__init__(self._LEVELS[code[0]], message, hint=hint, id=f"{PREFIX}.{code}")
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,6 +15,7 @@ from pytest_django import Settings
 
 from django_idempotency import OnTakeover, conf
 from django_idempotency.checks.settings import check_environment, check_scope, check_settings
+from django_idempotency.contrib.at_rest.encryption import _keyring
 from django_idempotency.contrib.limits import Suspect
 from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.core.dialects import Draft
@@ -287,7 +289,7 @@ def test_a_malformed_setting_is_an_error(
     No check crashes on what another reports, --deploy included.
     """
     settings.IDEMPOTENCY = {name: value}
-    found = (said if code == "E087" else hints)(check_settings())
+    found = (said if code in ("E087", "E098") else hints)(check_settings())
     assert list(found) == [code]
     assert typed in found[code]
     everything = checks.run_checks(tags=["idempotency"], include_deployment_checks=True)
@@ -475,12 +477,18 @@ def test_no_settings_are_needed(settings: Settings, declared: Any) -> None:
 
 
 def test_no_cryptography(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
-    """E099: the keys are there, and the library is not."""
-    pytest.importorskip("cryptography")
+    """E098: the keys are there, and the library is not."""
     configure(ENCRYPTION_KEYS=[KEY])
-    assert "E099" not in hints(check_settings())
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "django-idempotency[encryption]" in hints(check_settings())["E099"]
+    _keyring.cache_clear()
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
+    assert "django-idempotency[encryption]" in said(check_settings())["E098"]
+
+
+@pytest.mark.parametrize("keys", [None, "", {}])
+def test_keys_that_are_none(configure: Configure, keys: Any) -> None:
+    """E098: a variable of the environment that is missing leaves nothing in plain text."""
+    configure(ENCRYPTION_KEYS=keys)
+    assert "not a list" in said(check_settings())["E098"]
 
 
 @pytest.mark.parametrize(

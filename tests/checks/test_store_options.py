@@ -9,7 +9,7 @@ from django.core import checks
 from django.core.checks import CheckMessage
 from pytest_django import Settings
 
-from django_idempotency import checks as ours
+from django_idempotency.checks import stores as ours
 from django_idempotency.checks.databases import check_memory
 from django_idempotency.checks.servers import check_servers
 from django_idempotency.checks.settings import check_settings
@@ -420,7 +420,7 @@ def test_no_front_is_looked_for_without_layered_stores(
     found: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder of layered stores can be deleted."""
-    monkeypatch.setattr(ours, "is_there", lambda module: "layered" not in module)
+    monkeypatch.setattr(ours, "find_spec", lambda module: None)
     stores = {name: own(FRONTED, front="front", inner=name[-1]) for name in ("of_a", "of_b")}
     assert found(**stores, front=redis(), a=ORM, b=redis(prefix="b")) == []
 

@@ -8,6 +8,7 @@ from django.db import connections
 from pytest_django import Settings
 
 from django_idempotency.checks.databases import check_databases
+from django_idempotency.checks.settings import check_left_out, check_left_out_deployed
 from django_idempotency.contrib.tenants.checks import check_hosts, check_tenants
 
 from .conftest import Configure, hints
@@ -42,6 +43,19 @@ def test_a_schema_per_tenant_without_a_realm(
     assert f'"REALM": "{SCHEMA}"' in hints(check_tenants())["W068"]
     configure(REALM=HOST)
     assert check_tenants() == []
+
+
+def test_whoever_needs_the_app_has_not_installed_it(
+    configure: Configure, settings: Settings, installed: set[str]
+) -> None:
+    """Its checks are run in each project."""
+    assert "django_idempotency.contrib.tenants" not in settings.INSTALLED_APPS
+    installed.add("django_tenants")
+    assert list(hints(check_left_out())) == ["W068"]
+    installed.clear()
+    settings.ALLOWED_HOSTS = [".example.org"]
+    assert check_left_out() == []
+    assert list(hints(check_left_out_deployed())) == ["W068"]
 
 
 def test_a_wildcard_domain_without_a_realm(

@@ -115,7 +115,7 @@ def test_their_settings_exist() -> None:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)
             if [target.id for target in node.targets if isinstance(target, ast.Name)] == [conf.NAME]
             for key in map(ast.literal_eval, filter(None, node.value.keys))
-        } - set(conf.DEFAULTS)
+        } - set(conf.defaults())
 
     assert faults(find) == {}
 

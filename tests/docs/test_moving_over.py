@@ -277,7 +277,7 @@ def test_the_size_of_a_record() -> None:
         (POWERTOOLS, {"local_cache"}),  # of any store
         (DYNAMODB, names(DynamoDBStore)),
         (REDIS, names(RedisStore) | CACHE),
-        (DJANGO, set(conf.DEFAULTS)),
+        (DJANGO, set(conf.defaults())),
     ],
     ids=["powertools", "dynamodb", "redis", "django"],
 )

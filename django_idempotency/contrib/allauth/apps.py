@@ -1,8 +1,27 @@
-"""The app."""
+"""The app, and the kind of its views."""
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import replace
+from typing import Any
+
+from ...api import EXEMPT, ViewKind
 from .. import optional_app
+
+
+class Allauth(ViewKind):
+    """Exempts views of allauth, whose responses hold session tokens or the state of one session, as
+    if `@idempotency_exempt` were on each.
+    """
+
+    packages = ("allauth",)
+    left = replace(EXEMPT, sentence="it is a view of allauth")
+
+    def owns(self, view: Any) -> bool:
+        """Is it from a module of allauth, or does its class inherit from one that is?"""
+        bases = view.__mro__ if inspect.isclass(view) else (view,)
+        return any(str(getattr(base, "__module__", "")).startswith("allauth.") for base in bases)
 
 
 class AllauthConfig(optional_app.OptionalApp):
@@ -11,4 +30,4 @@ class AllauthConfig(optional_app.OptionalApp):
     name = "django_idempotency.contrib.allauth"
     label = "idempotency_allauth"
     verbose_name = "Idempotency: allauth"
-    extends = "kind.Allauth"
+    extends = "apps.Allauth"

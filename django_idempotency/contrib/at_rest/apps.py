@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
-from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
-if TYPE_CHECKING:
-    from ...management.parts import Part
+from .. import optional_app
 
 
-class AtRestConfig(AppConfig):
-    """The commands that seal again and erase. Optional: records are sealed and hashed without."""
+class AtRestConfig(optional_app.OptionalApp):
+    """Seals and hashes records as the settings say, and has the commands that seal again and
+    erase. It adds no table.
+    """
 
     name = "django_idempotency.contrib.at_rest"
     label = "idempotency_at_rest"
     verbose_name = _("Idempotency: at rest")
-
-    def command_parts(self) -> list[Part]:
-        """Return what it adds to `idempotency_stores`."""
-        from ...management.parts import Part  # not above: a server needs no command
-        from .command import Reseal
-
-        return [
-            Part(command="idempotency_stores", name="reseal", work=Reseal),
-        ]
+    command_parts: ClassVar = {"idempotency_stores reseal": "command.Reseal"}
+    extends = "encryption.AtRest"
+    adds = ("ENCRYPTION_KEYS", "HASH_KEYS", "idempotency_erase")

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import ClassVar
 
 from django.core.exceptions import ImproperlyConfigured
 
-from ... import conf
-from ...api import BaseStore
+from ...api import BaseStore, setting
+from ...conf import derive_secret
 from ...core.records import UnprintedText
+from ...runtime.app_extensions import AppExtension
 from .hashed import HashedStore
 from .sealed import CannotOpen, Keyring, SealedStore, key_problem
+
+_TYPE = (
+    'Type "ENCRYPTION_KEYS": [os.environ["IDEMPOTENCY_KEY"]], 32 bytes in base64, which this '
+    'prints: python -c "import base64, secrets; '
+    'print(base64.b64encode(secrets.token_bytes(32)).decode())"'
+)
 
 
 def keyring() -> Keyring | None:
@@ -18,13 +26,13 @@ def keyring() -> Keyring | None:
 
     Raises `ImproperlyConfigured` for what is not a key.
     """
-    keys = conf.get("ENCRYPTION_KEYS")
-    if not keys:
+    keys = setting("ENCRYPTION_KEYS")
+    if keys in ([], ()):
         return None
     problem = key_problem(keys)
     if problem is not None:
         del keys  # error reports print the variables of this frame
-        raise ImproperlyConfigured(f'{conf.NAME}["ENCRYPTION_KEYS"]: {problem}.')
+        raise ImproperlyConfigured(f'IDEMPOTENCY["ENCRYPTION_KEYS"]: {problem}. {_TYPE}')
     return _keyring(tuple(key and UnprintedText(key) for key in keys))
 
 
@@ -55,4 +63,10 @@ def sealed(store: BaseStore) -> BaseStore:
 
 def hashed(store: BaseStore) -> BaseStore:
     """Return a store that keeps scopes and keys as hashes in `store`."""
-    return HashedStore(store, conf.derive_secret)
+    return HashedStore(store, derive_secret)
+
+
+class AtRest(AppExtension):
+    """Protects the records of all stores while a setting asks for it."""
+
+    protects: ClassVar = {"ENCRYPTION_KEYS": sealed, "HASH_KEYS": hashed}

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.translation import gettext_lazy as _
 
-from ... import conf
+from ...conf import NAME, Setting, project_settings
+from ...core.policy import DURATION, is_duration, is_flag
 from ...instrumentation.trail import trail
 from .. import optional_app
-
-if TYPE_CHECKING:
-    from ...management.parts import Part
 
 
 class AuditConfig(optional_app.OptionalApp):
@@ -23,6 +21,20 @@ class AuditConfig(optional_app.OptionalApp):
     name = "django_idempotency.contrib.audit"
     label = "idempotency_audit"
     verbose_name = _("Idempotency: audit")
+    idempotency_settings: ClassVar = {
+        # Is every event of a key written?
+        "AUDIT": Setting(False, is_flag, "True or False"),
+        # How long it is kept, in seconds or as a timedelta; None: without end.
+        "AUDIT_RETENTION": Setting(
+            365 * 86400,
+            lambda value: value is None or is_duration(value),
+            f"None, or {DURATION}",
+        ),
+    }
+    command_parts: ClassVar = {
+        "idempotency_record history": "command.History",
+        "idempotency_record reference": "command.History",
+    }
     extends = "housekeeping.AuditTrail"
     check = "checks.check_audit"
 
@@ -31,24 +43,14 @@ class AuditConfig(optional_app.OptionalApp):
         attach()
         setting_changed.connect(attach)  # in tests
 
-    def command_parts(self) -> list[Part]:
-        """Return what it adds to `idempotency_record`."""
-        from ...management.parts import Part  # not above: a server needs no command
-        from .command import History
 
-        return [
-            Part(command="idempotency_record", name="history", work=History),
-            Part(command="idempotency_record", name="reference", work=History),
-        ]
-
-
-def attach(*, setting: str = conf.NAME, **_: Any) -> None:
+def attach(*, setting: str = NAME, **_: Any) -> None:
     """Attach the trail if AUDIT is set, and detach it otherwise."""
-    if setting != conf.NAME:
+    if setting != NAME:
         return
     trail.active = None
     with suppress(ImproperlyConfigured):  # an error of `manage.py check`
-        if conf.get("AUDIT") is True:
+        if project_settings().get("AUDIT") is True:
             from .writing import DatabaseTrail  # not above: loads the models
 
             trail.active = DatabaseTrail()

@@ -12,11 +12,10 @@ from ...runtime.handle import OperationHandle
 class KeysOfRows(AppExtension):
     """Lets fields find the work that runs."""
 
-    def handle(self, handle: type[OperationHandle]) -> type[OperationHandle]:
+    def handle_mixin(self) -> type[OperationHandle]:
         from .running import Seen  # not above: the core's handles are not loaded by every command
 
-        own = {"__doc__": handle.__doc__, "__module__": handle.__module__}
-        return type(handle.__name__, (Seen, handle), own)
+        return Seen
 
 
 class BusinessKeyConfig(AppConfig):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from django.utils.translation import gettext_lazy as _
 
+from ...conf import Setting
 from ...runtime.current_step import CLOSERS
 from .. import optional_app
-
-if TYPE_CHECKING:
-    from ...management.parts import Part
 
 
 class ClientConfig(optional_app.OptionalApp):
@@ -19,6 +17,12 @@ class ClientConfig(optional_app.OptionalApp):
     name = "django_idempotency.contrib.client"
     label = "idempotency_client"
     verbose_name = _("Idempotency: outgoing calls")
+    idempotency_settings: ClassVar = {
+        # Whom a project calls: alias → {"LIFETIME": timedelta, "HEADER", "CLIENT": dotted path,
+        # "RETENTION", "MAX_BODY"}.
+        "PROVIDERS": Setting({})
+    }
+    command_parts: ClassVar = {"idempotency_resume calls": "command.Calls"}
     extends = "housekeeping.OutgoingCalls"
     check = "checks.check_client"
 
@@ -29,12 +33,3 @@ class ClientConfig(optional_app.OptionalApp):
 
         if give_up not in CLOSERS:
             CLOSERS.append(give_up)
-
-    def command_parts(self) -> list[Part]:
-        """Return what it adds to `idempotency_resume`."""
-        from ...management.parts import Part  # not above: a server needs no command
-        from .command import Calls
-
-        return [
-            Part(command="idempotency_resume", name="calls", work=Calls),
-        ]

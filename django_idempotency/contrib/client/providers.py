@@ -11,8 +11,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
-from ... import conf
-from ...api import CALLER_ENDS
+from ...api import CALLER_ENDS, setting
 from .models import LONGEST
 
 #: The longest deadline of a transport (seconds).
@@ -89,7 +88,7 @@ class Provider:
         """
         if self.client is None:
             raise ImproperlyConfigured(
-                f'Type a "CLIENT" in {conf.NAME}["PROVIDERS"]["{self.alias}"]: without one '
+                f'Type a "CLIENT" in IDEMPOTENCY["PROVIDERS"]["{self.alias}"]: without one '
                 "its calls cannot be resumed."
             )
         return import_string(self.client)()
@@ -107,16 +106,16 @@ def provider(alias: str) -> Provider:
 
     Raises `ImproperlyConfigured` for one that is missing or invalid.
     """
-    found = conf.get("PROVIDERS")
+    found = setting("PROVIDERS")
     if not isinstance(found, Mapping) or alias not in found:
         raise ImproperlyConfigured(
-            f'Type the provider {alias!r} in {conf.NAME}["PROVIDERS"], with its '
+            f'Type the provider {alias!r} in IDEMPOTENCY["PROVIDERS"], with its '
             '"LIFETIME": timedelta(hours=24), or '
             "whatever it publishes."
         )
     problem = problem_of(alias, found[alias])
     if problem is not None:
-        raise ImproperlyConfigured(f'{conf.NAME}["PROVIDERS"]["{alias}"]: {problem}.')
+        raise ImproperlyConfigured(f'IDEMPOTENCY["PROVIDERS"]["{alias}"]: {problem}.')
     return Provider(
         alias=alias, **{name.lower(): value for name, value in {**OPTIONS, **found[alias]}.items()}
     )

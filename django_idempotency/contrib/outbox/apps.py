@@ -1,7 +1,10 @@
 """The app."""
 
+from typing import ClassVar
+
 from django.utils.translation import gettext_lazy as _
 
+from ...conf import Setting
 from .. import optional_app
 
 
@@ -11,5 +14,9 @@ class OutboxConfig(optional_app.OptionalApp):
     name = "django_idempotency.contrib.outbox"
     label = "idempotency_outbox"
     verbose_name = _("Idempotency: outbox")
+    idempotency_settings: ClassVar = {
+        # What publishes: the dotted path of a function publish(message), or of a class with it.
+        "OUTBOX_PUBLISHER": Setting(None)
+    }
     extends = "housekeeping.WaitingMessages"
     check = "checks.check_outbox"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
-from ...checks.settings import check_settings
 from ...management.parts import HelpedCommand
 from .views import policies
 
@@ -26,8 +25,6 @@ class Policies(HelpedCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        if wrong := check_settings():
-            raise CommandError(f"{wrong[0].msg} {wrong[0].hint}")
         found = [each for each in policies() if options["path"] in each["path"]]
         self.stdout.write(
             json.dumps(found, indent=2) if options["policy"] == "json" else as_table(found)

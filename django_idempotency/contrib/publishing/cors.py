@@ -9,12 +9,11 @@ Can be imported in a settings module.
 
 from __future__ import annotations
 
-from ...conf import DEFAULTS
 from ...http.exchange import DEGRADED, HEADER, ORIGINAL, REPLAYED
 
 #: The header that carries the key, in the lower case of `corsheaders.defaults`. A `HEADER` of your
 #: own goes in its place.
-ALLOW_HEADERS: tuple[str, ...] = (DEFAULTS["HEADER"].lower(),)
+ALLOW_HEADERS: tuple[str, ...] = ("idempotency-key",)
 #: The headers that we set, and those without which a client cannot retry well.
 EXPOSE_HEADERS: tuple[str, ...] = (
     HEADER,

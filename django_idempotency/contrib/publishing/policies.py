@@ -159,8 +159,9 @@ def _remembered(terms: Resolved) -> dict[str, Any]:
 
 def _compared(terms: Resolved) -> str:
     """Say what makes a request another one under the same key."""
-    known = {"request": "request", "raw": "request", "headers": "headers"}
-    return known.get(str(terms.fingerprint), "selected")
+    if terms.fingerprint == "headers":
+        return "headers"
+    return "request" if terms.fingerprint in ("request", "raw") else "selected"
 
 
 def _replays(terms: Resolved) -> dict[str, Any]:

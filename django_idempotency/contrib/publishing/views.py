@@ -12,7 +12,6 @@ from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.http import condition
 
-from ... import conf
 from ...core.hashing import request_digest
 from .routes import guarded_methods
 
@@ -28,7 +27,7 @@ def policies() -> list[dict[str, Any]]:
     try:
         return [guarded.document for guarded in guarded_methods()]
     except ValueError as error:
-        raise ImproperlyConfigured(f"{conf.NAME}: {error}") from error
+        raise ImproperlyConfigured(f"IDEMPOTENCY: {error}") from error
 
 
 def _etag(request: HttpRequest, *_: Any, **__: Any) -> str:

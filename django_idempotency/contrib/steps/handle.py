@@ -134,8 +134,129 @@ class AsyncStepBlock(Block):
         return await adrive(self._end(error))
 
 
+class StepsCourse(Course):
+    """The course of a work that may have steps."""
+
+    handle: StepsHandle
+    #: Should it have given up, and could not, such as while the database was away?
+    _stuck = False
+
+    @property
+    def _steps(self) -> Steps | None:
+        return self.handle._steps  # noqa: SLF001 - ours
+
+    def decided(self) -> Ending | None:
+        """Return how the steps end the work, whatever its response or exception is; `None`: as
+        those say.
+        """
+        steps = self._steps
+        held = super().decided()
+        if held is not None or steps is None:
+            return held
+        if steps.held:
+            return Ending(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR)
+        if steps.journal is None:
+            return None
+        if steps.given_up:
+            return Ending(WorkResult.KEPT, UNDONE if steps.nothing_remains else CANCELLATION)
+        if steps.cut is not None:
+            logger.warning(_CUT, steps.cut)
+            return Ending(WorkResult.CUT)
+        return None
+
+    def is_unfinished(self) -> bool:
+        """Must a retry go on with the work?
+
+        It should have given up and could not, or a step that calls elsewhere has no result: mostly
+        its exception was caught.
+        """
+        steps = self._steps
+        if (
+            steps is not None
+            and steps.unfinished is not None
+            and not (steps.held or steps.given_up)
+        ):
+            logger.error(_NOT_ENDED, steps.unfinished)
+            return True
+        return self._stuck
+
+    def can_be_undone(self) -> bool:
+        steps = self._steps
+        return steps is not None and not steps.given_up and any(map(owes_undo, steps.known))
+
+    def have_begun(self) -> bool:
+        """Has a step been done or begun?
+
+        An attempt after the first that has come to no step reads them: one query. If they cannot be
+        read, it may be so.
+        """
+        return drive(self._begun())
+
+    def _begun(self) -> Actions[bool]:
+        try:
+            if self._steps is None and not self.handle._may_have_steps():  # noqa: SLF001 - ours
+                return False
+            return (yield from self.handle._run().look())  # noqa: SLF001 - ours
+        except Exception:  # noqa: BLE001 - any driver's
+            return True
+
+    def completed(self) -> None:
+        """Note that the record of the work is completed, so that `idempotency_resume operations`
+        need not look.
+        """
+        drive(self._completed())
+
+    def _completed(self) -> Actions[None]:
+        steps = self._steps
+        if steps is not None and steps.is_watched:
+            with suppress(Exception):  # then it looks
+                yield Query(steps.close)
+
+    def left_by(self, error: BaseException) -> Problem | None:
+        """Give up if the policy names the exception that left the work.
+
+        Return the problem that a step raised, if any.
+
+        What fails here is tried again by `idempotency_resume operations`.
+        """
+        return drive(self._left_by(error))
+
+    def _left_by(self, error: BaseException) -> Actions[Problem | None]:
+        if self._gives_up_on(error):
+            try:
+                if (yield from self.handle._run().look()):  # noqa: SLF001 - ours
+                    yield from self.handle._giving_up()  # noqa: SLF001 - ours
+            except Exception:
+                self._stuck = True
+                logger.exception(_NOT_GIVEN_UP)
+        if super().left_by(error) is not None:
+            return self.problem
+        steps = self._steps
+        if not isinstance(error, STEP_PROBLEMS) or not (
+            self.handle.is_held or (steps is not None and steps.begun)
+        ):
+            return None
+        self.problem = error
+        return error
+
+    def _gives_up_on(self, error: BaseException) -> bool:
+        """Does the policy name this exception?
+
+        An attempt that finds that an earlier one gave up undoes what is left.
+        """
+        steps, policy = self._steps, self.handle._policy  # noqa: SLF001 - ours
+        if policy is None or not (self.handle._may_have_steps() if steps is None else steps.begun):  # noqa: SLF001
+            return False
+        if self.handle.is_held or (steps is not None and steps.held):
+            return False  # what a person decides about is not undone
+        given_up = steps is not None and steps.given_up
+        return isinstance(error, OperationCancelled if given_up else tuple(policy.undo_on))
+
+
 class StepsHandle(OperationHandle):
     """A handle whose work can consist of steps."""
+
+    _course = StepsCourse
 
     _steps: Steps | None = None
 
@@ -281,125 +402,6 @@ class StepsHandle(OperationHandle):
             if call is None
             else dump_call(call.terms, self._operation.ticket.key, call.args, call.kwargs)
         )
-
-
-class StepsCourse(Course):
-    """The course of a work that may have steps."""
-
-    handle: StepsHandle
-    #: Should it have given up, and could not, such as while the database was away?
-    _stuck = False
-
-    @property
-    def _steps(self) -> Steps | None:
-        return self.handle._steps  # noqa: SLF001 - ours
-
-    def decided(self) -> Ending | None:
-        """Return how the steps end the work, whatever its response or exception is; `None`: as
-        those say.
-        """
-        steps = self._steps
-        held = super().decided()
-        if held is not None or steps is None:
-            return held
-        if steps.held:
-            return Ending(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR)
-        if steps.journal is None:
-            return None
-        if steps.given_up:
-            return Ending(WorkResult.KEPT, UNDONE if steps.nothing_remains else CANCELLATION)
-        if steps.cut is not None:
-            logger.warning(_CUT, steps.cut)
-            return Ending(WorkResult.CUT)
-        return None
-
-    def is_unfinished(self) -> bool:
-        """Must a retry go on with the work?
-
-        It should have given up and could not, or a step that calls elsewhere has no result: mostly
-        its exception was caught.
-        """
-        steps = self._steps
-        if (
-            steps is not None
-            and steps.unfinished is not None
-            and not (steps.held or steps.given_up)
-        ):
-            logger.error(_NOT_ENDED, steps.unfinished)
-            return True
-        return self._stuck
-
-    def can_be_undone(self) -> bool:
-        steps = self._steps
-        return steps is not None and not steps.given_up and any(map(owes_undo, steps.known))
-
-    def have_begun(self) -> bool:
-        """Has a step been done or begun?
-
-        An attempt after the first that has come to no step reads them: one query. If they cannot be
-        read, it may be so.
-        """
-        return drive(self._begun())
-
-    def _begun(self) -> Actions[bool]:
-        try:
-            if self._steps is None and not self.handle._may_have_steps():  # noqa: SLF001 - ours
-                return False
-            return (yield from self.handle._run().look())  # noqa: SLF001 - ours
-        except Exception:  # noqa: BLE001 - any driver's
-            return True
-
-    def completed(self) -> None:
-        """Note that the record of the work is completed, so that `idempotency_resume operations`
-        need not look.
-        """
-        drive(self._completed())
-
-    def _completed(self) -> Actions[None]:
-        steps = self._steps
-        if steps is not None and steps.is_watched:
-            with suppress(Exception):  # then it looks
-                yield Query(steps.close)
-
-    def left_by(self, error: BaseException) -> Problem | None:
-        """Give up if the policy names the exception that left the work.
-
-        Return the problem that a step raised, if any.
-
-        What fails here is tried again by `idempotency_resume operations`.
-        """
-        return drive(self._left_by(error))
-
-    def _left_by(self, error: BaseException) -> Actions[Problem | None]:
-        if self._gives_up_on(error):
-            try:
-                if (yield from self.handle._run().look()):  # noqa: SLF001 - ours
-                    yield from self.handle._giving_up()  # noqa: SLF001 - ours
-            except Exception:
-                self._stuck = True
-                logger.exception(_NOT_GIVEN_UP)
-        if super().left_by(error) is not None:
-            return self.problem
-        steps = self._steps
-        if not isinstance(error, STEP_PROBLEMS) or not (
-            self.handle.is_held or (steps is not None and steps.begun)
-        ):
-            return None
-        self.problem = error
-        return error
-
-    def _gives_up_on(self, error: BaseException) -> bool:
-        """Does the policy name this exception?
-
-        An attempt that finds that an earlier one gave up undoes what is left.
-        """
-        steps, policy = self._steps, self.handle._policy  # noqa: SLF001 - ours
-        if policy is None or not (self.handle._may_have_steps() if steps is None else steps.begun):  # noqa: SLF001
-            return False
-        if self.handle.is_held or (steps is not None and steps.held):
-            return False  # what a person decides about is not undone
-        given_up = steps is not None and steps.given_up
-        return isinstance(error, OperationCancelled if given_up else tuple(policy.undo_on))
 
 
 def _operation_of(operation: Operation) -> UUID:

@@ -51,15 +51,10 @@ _SEALED = ("result", "arguments")
 class StepsOfRecords(Housekeeping):
     """The table of steps, in the database that has the store's records."""
 
-    def handle(self, handle: type[OperationHandle]) -> type[OperationHandle]:
-        # Not above: a worker without steps needs none of it.
-        from .handle import (
-            StepsCourse,
-            StepsHandle,
-        )
+    def handle_mixin(self) -> type[OperationHandle]:
+        from .handle import StepsHandle  # not above: a worker without steps needs none of it
 
-        own = {"__doc__": handle.__doc__, "__module__": handle.__module__, "_course": StepsCourse}
-        return type(handle.__name__, (StepsHandle, handle), own)
+        return StepsHandle
 
     def purging(self, alias: str, store: BaseStore) -> Iterable[Purging]:
         using = table_of(store)

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from ...api import Extension
+from django.core.checks import CheckMessage
+
+from ...api import Extension, Finding, Resolved, setting
 from ...functions.terms import exception_classes
+
+
+class E133(Finding):
+    """%(view)s has steps (UndoOn) and StatusOnly(), and a step's result is stored until the
+    operation has ended.
+
+    Type "ENCRYPTION_KEYS", so that it is stored sealed; or leave UndoOn or StatusOnly out of the
+    policy of %(view)s.
+    """
 
 
 class UndoOn(Extension):
@@ -23,3 +35,10 @@ class UndoOn(Extension):
 
     def __repr__(self) -> str:
         return f"UndoOn({', '.join(each.__qualname__ for each in self.terms['undo_on'])})"
+
+    def check(self, name: str, terms: Resolved) -> Iterator[CheckMessage]:
+        """Find steps whose results would be stored, if only for a while, under a policy that stores
+        none.
+        """
+        if self.terms["undo_on"] and not terms.store_body and not setting("ENCRYPTION_KEYS"):
+            yield E133(view=name)

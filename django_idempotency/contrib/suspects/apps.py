@@ -1,7 +1,10 @@
 """The app."""
 
+from typing import ClassVar
+
 from django.utils.translation import gettext_lazy as _
 
+from ...conf import Setting
 from .. import optional_app
 
 
@@ -11,4 +14,9 @@ class SuspectsConfig(optional_app.OptionalApp):
     name = "django_idempotency.contrib.suspects"
     label = "idempotency_suspects"
     verbose_name = _("Idempotency: suspects")
+    idempotency_settings: ClassVar = {
+        # Where the admin looks: a list of {"model": "payments.Charge", "same": ["card", "amount"],
+        # "within": 300}.
+        "SUSPECTS": Setting([])
+    }
     check = "searching.check_suspects"

@@ -13,7 +13,6 @@ from uuid import UUID
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ObjectDoesNotExist
 from django.core.management.base import CommandError, CommandParser
-from django.utils.module_loading import import_string
 
 from ... import conf
 from ...core import rules
@@ -38,7 +37,7 @@ from ...inspection.status import STATUSES, age, display_status, next_answer, sta
 from ...inspection.terminal import lines, plain, span
 from ...runtime.derivation import derived_by
 from ...scopes import user_of
-from ...stores.base import Audit, BaseStore, layers
+from ...stores.base import layers
 from ..arguments import Sought, add_record, duration, positive, sought
 from ..base import ScanningCommand
 from ..output import operator
@@ -53,8 +52,6 @@ _COLUMNS: tuple[tuple[str, int, Callable[[Record], str]], ...] = (
     ("KEY", 38, lambda record: record.key),
     ("REQUEST", 0, lambda record: f"{record.method} {redaction.text(record.path)}"),
 )
-#: What knows durable executions, by name: only `--execution` needs it.
-EXECUTION = "django_idempotency.contrib.steps.durable.Execution"
 
 
 class Command(ScanningCommand):
@@ -85,6 +82,9 @@ class Command(ScanningCommand):
       2    An option is wrong. Nothing was done.
     """
 
+    #: How many records the options ask for.
+    found = 0
+
     def add_arguments(self, parser: CommandParser) -> None:
         one = parser.add_argument_group("one record")
         add_record(one, nargs="?")
@@ -99,12 +99,6 @@ class Command(ScanningCommand):
         )
         one.add_argument(
             "--reason", default="", metavar="TEXT", help="Why it is changed, for the audit trail."
-        )
-        one.add_argument(
-            "--execution",
-            metavar="NAME",
-            help="Show whether this durable execution has suspended it; an intervention then "
-            "applies even so.",
         )
         one.add_argument(
             "--no-body", action="store_true", help="Leave out the body of the response."
@@ -183,27 +177,24 @@ class Command(ScanningCommand):
 
     def list(self, options: dict[str, Any]) -> None:
         as_json = options["format"] == "json"
-        users = None if options["user"] is None else users_of(options["user"])
-        count = 0
-        newest = list[Newest]()
-        for record in self.records(options["batch_size"]):
-            if not wanted(record, options, users=users):
-                continue
-            count += 1
-            line = json.dumps(as_dict(record)) if as_json else as_line(record)
-            entry = Newest(record.created_at, record.id, line)
-            if len(newest) < options["limit"]:
-                heapq.heappush(newest, entry)
-            else:
-                heapq.heappushpop(newest, entry)
+        newest = heapq.nlargest(options["limit"], self.entries(options, as_json=as_json))
         if newest and not as_json:
             self.stdout.write(" ".join(f"{name:<{width}}" for name, width, _ in _COLUMNS).rstrip())
-        for entry in sorted(newest, reverse=True):
+        for entry in newest:
             self.stdout.write(entry.line)
         if not newest:
             self.stderr.write(f"None of {self.seen:,} records.")
-        elif count > len(newest):
-            self.stderr.write(f"The newest {len(newest):,} of {count:,}; --limit shows more.")
+        elif self.found > len(newest):
+            self.stderr.write(f"The newest {len(newest):,} of {self.found:,}; --limit shows more.")
+
+    def entries(self, options: dict[str, Any], *, as_json: bool) -> Iterator[Newest]:
+        """Yield the lines of the records that the options ask for, and count them."""
+        users = None if options["user"] is None else users_of(options["user"])
+        for record in self.records(options["batch_size"]):
+            if wanted(record, options, users=users):
+                self.found += 1
+                line = json.dumps(as_dict(record)) if as_json else as_line(record)
+                yield Newest(record.created_at, record.id, line)
 
     # ----------------------------------------------------------------------------------------- show
 
@@ -220,10 +211,6 @@ class Command(ScanningCommand):
         )
         for line in shown:
             self.stdout.write(line)
-        name = options["execution"]
-        if name is not None:
-            sleeps = "is" if execution(name).has_suspended(record) else "is not"
-            self.stdout.write(f"\nIt {sleeps} suspended by the durable execution {plain(name)}.")
 
     def derive(self, found: Sought, label: str) -> None:
         record = found.get()
@@ -256,20 +243,15 @@ class Command(ScanningCommand):
 
     def changed_by_hand(self, found: Sought, verb: Verb, options: dict[str, Any]) -> Iterator[str]:
         """Change a record, and yield what has happened."""
-
-        def act(store: BaseStore, record_id: UUID, *, audit: Audit) -> Intervention:
-            name = options["execution"]
-            if name is not None:
-                freed = execution(name).release(
-                    store, record_id, audit=audit, forgetting=verb.name != "release"
-                )
-                if freed and verb.name != "erase":  # what is free can be erased, by the store
-                    return Intervention.DONE
-            return verb.act(store, record_id, audit=audit)
-
-        who = {"alias": found.alias, "actor": operator(), "reason": options["reason"]}
         try:
-            ended, record = intervene(verb, found.store, found.id, act=act, **who)
+            ended, record = intervene(
+                verb,
+                found.store,
+                found.id,
+                alias=found.alias,
+                actor=operator(),
+                reason=options["reason"],
+            )
         except LostRace as error:
             raise CommandError(
                 "Another process changed the record first, and nothing was done. Try again."
@@ -319,11 +301,6 @@ class Newest(NamedTuple):
     created_at: datetime
     id: UUID
     line: str
-
-
-def execution(name: str) -> Any:
-    """Return the durable execution of this name."""
-    return import_string(EXECUTION)(name)
 
 
 def lease(found: Sought) -> str:

@@ -74,10 +74,11 @@ class Command(HelpedCommand):
         add_options("idempotency_routes", parser)
 
     def handle(self, **options: Any) -> None:
+        wrong = check_settings()
+        if wrong:
+            raise CommandError(f"{wrong[0].msg} {wrong[0].hint}")
         if done_by_part(self, "idempotency_routes", options):
             return
-        if wrong := check_settings():
-            raise CommandError(f"{wrong[0].msg} {wrong[0].hint}")
         asked = [row for row in rows() if options["path"] in row.path]
         found = sorted(
             (row for row in asked if options["path"] or not is_of_admin(row.callback)),

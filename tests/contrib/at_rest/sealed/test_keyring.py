@@ -7,8 +7,10 @@ import sys
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
 
-from django_idempotency.contrib.at_rest.sealed import CannotOpen, Keyring
+from django_idempotency.contrib.at_rest.encryption import keyring
+from django_idempotency.contrib.at_rest.sealed import CannotOpen, Keyring, key_problem
 from django_idempotency.contrib.at_rest.sealed.keyring import OVERHEAD
 
 from .keys import FIRST, SECOND
@@ -87,8 +89,12 @@ def test_either_alphabet() -> None:
 )
 def test_no_keys(keys: list[str]) -> None:
     """What is no key is refused before anything is sealed with it."""
-    with pytest.raises(ImproperlyConfigured, match="ENCRYPTION_KEYS"):
-        Keyring(keys)
+    assert key_problem(keys) is not None
+    with (
+        override_settings(IDEMPOTENCY={"ENCRYPTION_KEYS": keys}),
+        pytest.raises(ImproperlyConfigured, match="ENCRYPTION_KEYS"),
+    ):
+        keyring()
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
