@@ -44,7 +44,8 @@ clients: $(VENV)/dev
 commerce: $(VENV)/dev
 	$(BIN)/python -m tests.proofs.commerce $(COMMERCE)
 
-# Other servers and drivers: PostgreSQL 15 to 18, psycopg 2, gevent, PgBouncer, Valkey, Redis Cluster, Sentinel. REACH="pgbouncer" runs one of them.
+# Other servers and drivers: PostgreSQL 15 to 18, psycopg 2, gevent, PgBouncer, Valkey, Redis Cluster, Sentinel,
+# ministack for AWS, a Kafka broker. REACH="pgbouncer" runs one of them.
 reach: $(VENV)/dev
 	$(BIN)/python -m tests.proofs.reach $(REACH)
 

@@ -36,9 +36,9 @@ def served() -> Iterator[DynamoDBStore]:
     import boto3
     from botocore.config import Config
 
-    from tests.support.store_servers import DynamoDBServer, running
+    from tests.support.store_servers import AWSServer, running
 
-    with running(DynamoDBServer()) as server:
+    with running(AWSServer()) as server:
         session = boto3.Session(
             aws_access_key_id="bench", aws_secret_access_key="bench", region_name=REGION
         )

@@ -13,7 +13,7 @@ import pytest
 
 from ..stores.dynamodb.server import REGION, make_store, make_table
 from ..support.services import needs_redis
-from ..support.store_servers import DynamoDBServer, RedisServer, running
+from ..support.store_servers import AWSServer, RedisServer, running
 from .clients import Customer, assert_first, assert_replay, assert_unanswered, new_key
 from .database import effects, sent
 from .plans import SHORT_LEASE, Faults
@@ -47,7 +47,7 @@ def elsewhere(
             with gunicorn(folder, REDIS_URL=redis.url, **given) as server:
                 yield server
         return
-    with running(DynamoDBServer()) as dynamodb:
+    with running(AWSServer()) as dynamodb:
         made = make_table(make_store(dynamodb.url))
         options = {"table": made.schema.table, "endpoint_url": dynamodb.url, "timeout": TIMEOUT}
         given = {"STORE": "FaultDynamoDBStore", "STORE_OPTIONS": json.dumps(options)}

@@ -9,7 +9,7 @@ import pytest
 
 from django_idempotency.stores.orm import ORMStore
 
-from ..support.moto_server import one_write_at_a_time
+from ..support.store_servers import aws_server
 from .helpers import CALLS
 
 pytest.register_assert_rewrite("django_idempotency.testing.contract")
@@ -26,14 +26,8 @@ def dynamodb() -> Iterator[str]:
 
     Not session-wide: its threads outlive a fork.
     """
-    from moto.server import ThreadedMotoServer  # not at the top: it takes a second
-
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    with one_write_at_a_time():
-        server.start()
-        host, port = server.get_host_and_port()
-        yield f"http://{host}:{port}"
-        server.stop()
+    with aws_server() as url:
+        yield url
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
 
 from ..support.services import needs_redis
-from ..support.store_servers import DynamoDBServer, RedisServer, Server, running
+from ..support.store_servers import AWSServer, RedisServer, Server, running
 from .dynamodb.server import make_store, make_table, session
 
 pytestmark = [
@@ -111,8 +111,8 @@ def redis(tmp_path: Path, settings: Settings) -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def dynamodb_server(settings: Settings) -> Iterator[DynamoDBServer]:
-    with running(DynamoDBServer()) as server:
+def dynamodb_server(settings: Settings) -> Iterator[AWSServer]:
+    with running(AWSServer()) as server:
         options = {"table": "records", "endpoint_url": server.url, "session": session()}
         make_table(make_store(server.url, **options))
         use(settings, "dynamodb.DynamoDBStore", **options)
@@ -249,7 +249,7 @@ def test_restarted_during_the_view(redis: RedisServer, send: Callable[..., Any],
 
 @pytest.mark.usefixtures("deferring")
 def test_restarted_without_its_table(
-    dynamodb_server: DynamoDBServer, send: Callable[..., Any], caplog: pytest.LogCaptureFixture
+    dynamodb_server: AWSServer, send: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """A server that returns empty, during the view or before it, counts as unavailable: never a
     500.

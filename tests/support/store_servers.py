@@ -20,6 +20,9 @@ from urllib.request import urlopen
 from redis import Redis
 from redis.exceptions import RedisError
 
+from .moto_server import one_write_at_a_time
+from .services import answers
+
 ROOT = Path(__file__).resolve().parents[2]
 
 Running = TypeVar("Running", bound="Server")
@@ -186,22 +189,56 @@ class RedisNode(RedisServer):
         return (state["cluster_state"], state["cluster_known_nodes"]) == ("ok", str(nodes))
 
 
-class DynamoDBServer(Server):
-    """moto's server over HTTP: it keeps everything in memory, so a restart forgets the table
-    too.
+class AWSServer(Server):
+    """moto's server over HTTP, or ministack, whose program AWS_SERVER names.
+
+    Both keep everything in memory, so a restart forgets the table too.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ministack = os.environ.get("AWS_SERVER", "")
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def command(self) -> list[str]:
+        if self._ministack:
+            return [self._ministack]
         return [sys.executable, "-W", "ignore", "-m", "tests.support.moto_server", str(self.port)]
 
+    def environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "GATEWAY_PORT": str(self.port),
+            "BIND_HOST": "127.0.0.1",
+            "SERVICES": "dynamodb,events,sqs",
+        }
+
     def answers(self) -> bool:
-        with suppress(OSError), urlopen(f"{self.url}/moto-api/", timeout=1) as answer:
+        page = "_ministack/health" if self._ministack else "moto-api/"
+        with suppress(OSError), urlopen(f"{self.url}/{page}", timeout=1) as answer:
             return bool(answer.status == 200)
         return False
+
+
+class KafkaServer(Server):
+    """Tansu, a broker that keeps its records in memory. KAFKA_SERVER names its program."""
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        address = f"tcp://{self.bootstrap}"
+        return [
+            *(os.environ["KAFKA_SERVER"], "broker", "--storage-engine", "memory://tansu/"),
+            *("--listener-url", address, "--advertised-listener-url", address),
+        ]
+
+    def answers(self) -> bool:
+        return answers(self.port)
 
 
 @contextmanager
@@ -211,3 +248,22 @@ def running(server: Running) -> Iterator[Running]:
         yield server
     finally:
         server.kill()
+
+
+@contextmanager
+def aws_server() -> Iterator[str]:
+    """Return the address of a server like AWS's: of moto in this process, unless AWS_SERVER names
+    ministack.
+    """
+    if os.environ.get("AWS_SERVER"):
+        with running(AWSServer()) as ministack:
+            yield ministack.url
+        return
+    from moto.server import ThreadedMotoServer  # not at the top: it takes a second
+
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    with one_write_at_a_time():
+        server.start()
+        host, port = server.get_host_and_port()
+        yield f"http://{host}:{port}"
+        server.stop()

@@ -17,6 +17,7 @@ from functools import partial
 
 from .databases import behind_pgbouncer, on_postgresql
 from .drivers import DRIVERS, through
+from .emulators import on_ministack, on_tansu
 from .obtaining import CACHE, Unavailable
 from .redis_servers import FIGURES, in_a_group, on_valkey
 from .running import Result
@@ -28,6 +29,8 @@ SERVERS: dict[str, Callable[[], Result]] = {
     "valkey": on_valkey,
     "cluster": partial(in_a_group, "cluster"),
     "sentinel": partial(in_a_group, "sentinel"),
+    "ministack": on_ministack,
+    "kafka": on_tansu,
 }
 
 

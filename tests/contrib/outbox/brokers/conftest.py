@@ -1,9 +1,10 @@
-"""The brokers: a Kafka cluster, and moto's server for SQS and EventBridge."""
+"""The brokers: a Kafka cluster, and a server like AWS's for SQS and EventBridge."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from typing import Any
 from uuid import uuid4
 
@@ -13,33 +14,41 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from django_idempotency.contrib.outbox.publishers.kafka import KafkaPublisher
 
+from ....support.store_servers import KafkaServer, aws_server
+
 #: Consumer of a topic's records, in the order of their offsets.
 Read = Callable[..., list[Message]]
 
 
 class Cluster:
-    """librdkafka's own, in memory: it speaks Kafka's protocol over TCP. `KAFKA_BOOTSTRAP` names
-    another to test with.
+    """librdkafka's own, in memory: it speaks Kafka's protocol over TCP. KAFKA_SERVER names the
+    program of another, and KAFKA_BOOTSTRAP the address of one that runs.
     """
 
     def __init__(self) -> None:
         self._client: Producer | None = None
+        self._server: KafkaServer | None = None
         self.bootstrap = os.environ.get("KAFKA_BOOTSTRAP", "")
-        if not self.bootstrap:
+        if os.environ.get("KAFKA_SERVER"):
+            self._server = KafkaServer()
+            self._server.start()
+            self.bootstrap = self._server.bootstrap
+        elif not self.bootstrap:
             self._client = Producer({"test.mock.num.brokers": 1, "log_level": 0})
             brokers = self._client.list_topics(timeout=10).brokers.values()
             self.bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
 
-    def stop(self) -> None:
+    def close(self) -> None:
         self._client = None
+        if self._server is not None:
+            self._server.kill()
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Not session-wide: its threads would not survive a fork."""
-    cluster = Cluster()
-    yield cluster
-    cluster.stop()
+    with closing(Cluster()) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -97,22 +106,17 @@ def publisher(cluster: Cluster) -> Iterator[KafkaPublisher]:
 
 @pytest.fixture(scope="module")
 def aws() -> Iterator[dict[str, Any]]:
-    """Return what boto3.client() takes to reach moto's server.
+    """Return what boto3.client() takes to reach a server like AWS's.
 
     Not session-wide: its threads outlive a fork.
     """
-    from moto.server import ThreadedMotoServer  # not at the top: it takes a second
-
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield {
-        "endpoint_url": f"http://{host}:{port}",
-        "region_name": "eu-central-1",
-        "aws_access_key_id": "testing",
-        "aws_secret_access_key": "testing",
-    }
-    server.stop()
+    with aws_server() as url:
+        yield {
+            "endpoint_url": url,
+            "region_name": "eu-central-1",
+            "aws_access_key_id": "testing",
+            "aws_secret_access_key": "testing",
+        }
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
-"""SQS FIFO and EventBridge, over moto's server: what arrives, what is a duplicate there, and whose
-fault a failure is.
+"""SQS FIFO and EventBridge, over a server like AWS's: what arrives, what is a duplicate there, and
+whose fault a failure is.
 
 moto differs from AWS in what is tested here: it takes a group's id with any characters, and events
-of any size.
+of any size. ministack takes an event for a bus that is not there.
 """
 
 from __future__ import annotations
@@ -202,6 +202,7 @@ def test_a_failed_entry(
 # ------------------------------------------------------------------------------------------- faults
 
 
+@pytest.mark.skipif("os.environ.get('AWS_SERVER')", reason="ministack takes the event")
 def test_a_bus_that_is_not_there(events: EventBridgePublisher) -> None:
     """The answer counts for the message: other buses may take others."""
     events.bus = "gone"

@@ -108,6 +108,7 @@ def test_one_that_dies_is_followed_by_another(ledger: Ledger) -> None:
     assert ledger.calls == [(ids[0], "one")]
 
 
+@pytest.mark.skipif("os.environ.get('KAFKA_SERVER')", reason="Tansu keeps no metadata of a commit")
 def test_one_that_kills_its_consumers_is_a_dead_letter(
     ledger: Ledger, read: Read, topic: str
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -109,10 +110,9 @@ def test_away(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster that is lost confirms nothing: neither a message nor the opening of the next
     publisher succeeds.
     """
-    cluster = Cluster()
-    publisher = kafka_class(cluster, config={"message.timeout.ms": 300})()
-    publisher.publish(message(topic=topic))
-    cluster.stop()
+    with closing(Cluster()) as cluster:
+        publisher = kafka_class(cluster, config={"message.timeout.ms": 300})()
+        publisher.publish(message(topic=topic))
     with pytest.raises(BrokerUnavailable, match="Kafka: KafkaError"):
         publisher.publish(message(topic=topic))
     publisher.close()
