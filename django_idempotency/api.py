@@ -42,18 +42,16 @@ Of figures: a `Meter` receives them, each a `Metric`. A request comes from a `So
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from uuid import UUID
 
 from django.http import HttpRequest
 
-from .conf import derive_secret, meta_name
 from .conf import get as setting
+from .conf import meta_name
 from .core.conclusions import SettledState
 from .core.dialects import Answer, Default, Dialect, Draft, Stripe
 from .core.expressions import Expression, Functions
-from .core.hashing import canonical_json, framed, is_deep, octets
+from .core.hashing import canonical_json, is_deep
 from .core.policy import DURATION, Duration, Policy, Resolved, is_duration, seconds
 from .core.records import Guarantee, Outcome, Record, Status, Ticket
 from .core.rules import expired as is_expired
@@ -68,6 +66,7 @@ from .http.problems import aproblem_response, problem_response
 from .http.responses import FINAL
 from .http.selection import Document, compiled, selected_facts
 from .instrumentation.meters import Facts, Meter, Metric, Source
+from .runtime.derivation import blinded
 from .scopes import realm_of
 from .stores.base import BaseStore
 from .stores.check_messages import Finding
@@ -124,16 +123,6 @@ __all__ = [
     "selected_facts",
     "setting",
 ]
-
-
-def blinded(purpose: str, *parts: bytes) -> str:
-    """Return 64 hex digits that stand for some values, and by which nobody can guess them.
-
-    It is an HMAC under the secret that keys are derived with. `purpose` keeps the hashes of two
-    uses apart.
-    """
-    hashed = framed((b"blinded", purpose.encode(), *parts))
-    return hmac.new(octets(derive_secret()), hashed, hashlib.sha256).hexdigest()
 
 
 def refer_to(request: HttpRequest, record: UUID) -> None:

@@ -85,6 +85,11 @@ def octets(secret: str | bytes) -> bytes:
     return secret.encode() if isinstance(secret, str) else secret
 
 
+def keyed(secret: str | bytes, parts: Iterable[bytes]) -> hmac.HMAC:
+    """Hash parts with a secret, without which nobody can guess the hash."""
+    return hmac.new(octets(secret), framed(parts), hashlib.sha256)
+
+
 def derived_key(
     secret: str | bytes, label: str, *, scope: str, key: str, operation: UUID, request: bytes
 ) -> str:
@@ -95,7 +100,7 @@ def derived_key(
     corrected request gets another, and so does a key that is used again after it expired.
     """
     parts = (b"derive", scope.encode(), key.encode(), operation.bytes, request, label.encode())
-    return hmac.new(octets(secret), framed(parts), hashlib.sha256).hexdigest()
+    return keyed(secret, parts).hexdigest()
 
 
 #: Begins the reference to an operation.
@@ -128,7 +133,7 @@ def record_of_ref(secrets: Iterable[str | bytes], ref: str) -> UUID | None:
 
 def _signature(secret: str | bytes, record: UUID) -> bytes:
     parts = (b"operation ref", record.bytes)
-    return hmac.new(octets(secret), framed(parts), hashlib.sha256).digest()[:9]
+    return keyed(secret, parts).digest()[:9]
 
 
 @lru_cache(maxsize=8)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from .. import conf
 from ..core import rules
-from ..core.hashing import derived_key, next_operation, secret_id
+from ..core.hashing import derived_key, keyed, next_operation, secret_id
 from ..core.lifetime import remembered
 from ..core.records import Record
 from ..engine.operation import Operation
@@ -55,6 +55,15 @@ class Unstored(Operation):
 
 #: No record has this id.
 _NO_OPERATION = UUID(int=0)
+
+
+def blinded(purpose: str, *parts: bytes) -> str:
+    """Return 64 hex digits that stand for some values, and by which nobody can guess them.
+
+    It is an HMAC under the secret that keys are derived with. `purpose` keeps the hashes of two
+    uses apart.
+    """
+    return keyed(conf.derive_secret(), (b"blinded", purpose.encode(), *parts)).hexdigest()
 
 
 def derive(operation: Operation, label: str) -> str:
