@@ -26,12 +26,13 @@ from .core.policy import (
     DOCUMENT,
     DURATION,
     FIELDS,
+    RENAMED,
     SELECTING,
     Policy,
     Resolved,
-    WholePolicy,
     is_duration,
     is_flag,
+    refuse_invalid,
     seconds,
 )
 from .core.records import MISSING, Guarantee, UnprintedBytes, UnprintedText
@@ -211,10 +212,6 @@ def recompile(**_: Any) -> None:
 setting_changed.connect(recompile)
 
 
-#: What a project without `settings.IDEMPOTENCY` has set.
-_NONE: Mapping[str, Any] = {}
-
-
 def require_installed() -> None:
     """Raise `ImproperlyConfigured` if the app is not installed: without it there is no table, and
     no check says so.
@@ -234,7 +231,7 @@ def project_settings() -> Mapping[str, Any]:
     if isinstance(found, dict):
         return found
     if found is None:
-        return _NONE
+        return {}
     raise ImproperlyConfigured(
         f'{NAME} is a dict, such as {{"TTL": 86400}}, not a {type(found).__name__}.'
     )
@@ -302,46 +299,60 @@ def _resolve(policy: Policy) -> Resolved:
 
     Raises `ValueError` when the two contradict each other.
     """
+    for name, instead in RENAMED.items():
+        if name.upper() in project_settings():
+            raise ImproperlyConfigured(
+                f'{NAME}["{name.upper()}"] is not a setting any more. Type {instead}.'
+            )
     # What is raised here is reported with the variables of this frame: no secret is among them.
     base = {name: imported(name.upper()) for name in FIELDS}
+    refuse_invalid(base)
     own = policy.given()
     # A shorter ttl bounds the setting.
-    if "ttl" in own and "lease" not in own and is_duration(base["lease"]):
+    if "ttl" in own and "lease" not in own:
         lease = seconds(base["lease"])
         ttl = seconds(own["ttl"])
         base["lease"] = lease if lease < ttl else ttl / 2
-    # The settings may say what they did not when it was made.
-    problem = policy.contradiction(lambda name: get(name.upper()))
-    if problem is not None:
-        raise ValueError(problem)
-    guarantee = Guarantee(own.get("guarantee", base["guarantee"]))
+    fields = {**base, **own}
+    guarantee = Guarantee(fields["guarantee"])
     # Those of the setting have a say in all calls that they mean something to, unless the policy
-    # has one of their class.
+    # has said what they decide.
     extensions = [*own.get("extensions", ())]
-    kinds = {type(each) for each in extensions}
-    extensions += [
+    said = {name for each in extensions for name in (each.decides, *each.terms)}
+    others = [
         each
         for each in base["extensions"]
-        if type(each) not in kinds and (guarantee is Guarantee.LEASE or not each.needs_lease)
+        if each.decides not in said and (guarantee is Guarantee.LEASE or not each.needs_lease)
     ]
-    terms = WholePolicy(**{**base, **own, "extensions": tuple(extensions)})
-    resolved = Resolved(
+    # The settings may say what they did not when it was made.
+    problem = policy.contradiction(base, others)
+    if problem is not None:
+        if others:
+            problem += f" (EXTENSIONS adds {others}: one of that kind in the policy replaces it.)"
+        raise ValueError(problem)
+    extensions += others
+    lease = seconds(fields["lease"])
+    if guarantee is Guarantee.ATOMIC:
+        lease = claim_lease()
+        ttl = seconds(fields["ttl"])
+        if lease >= ttl:
+            raise ValueError(f'make "CLAIM_LEASE" ({lease:g}) shorter than ttl ({ttl:g}).')
+    return Resolved(
         **{
-            **terms.given(),
+            **fields,
             **{name: value for each in extensions for name, value in each.terms.items()},
+            "extensions": tuple(each for each in extensions if each.acts),
             "guarantee": guarantee,
-            "on_failure": terms.on_failure if terms.on_failure == ON_FAILURE[guarantee] else "free",
-            "profile": profile_of(terms.profile),
-            **{name: seconds(getattr(terms, name)) for name in ("ttl", "lease", "wait")},
+            "on_failure": fields["on_failure"]
+            if fields["on_failure"] == ON_FAILURE[guarantee]
+            else "free",
+            "profile": profile_of(fields["profile"]),
+            **{name: seconds(fields[name]) for name in ("ttl", "lease", "wait")},
             "derive_secret": get("DERIVE_SECRET"),
             "request_id_header": meta_name(get("REQUEST_ID_HEADER") or ""),
-            "claim_lease": claim_lease() if guarantee is Guarantee.ATOMIC else seconds(terms.lease),
+            "claim_lease": lease,
         }
     )
-    lease = resolved.claim_lease
-    if guarantee is Guarantee.ATOMIC and lease >= resolved.ttl:
-        raise ValueError(f'make "CLAIM_LEASE" ({lease:g}) shorter than ttl ({resolved.ttl:g}).')
-    return resolved
 
 
 #: See _resolve(). The result is kept until the settings change.
@@ -384,7 +395,7 @@ def lifetime(label: str) -> timedelta:
     That is the LIFETIME of the provider whose alias is the label, or its part before the first
     colon; else the setting.
     """
-    own = project_settings().get("PROVIDERS", _NONE).get(label.partition(":")[0])
+    own = project_settings().get("PROVIDERS", {}).get(label.partition(":")[0])
     return timedelta(seconds=seconds(get("LIFETIME") if own is None else own["LIFETIME"]))
 
 

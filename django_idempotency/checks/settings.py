@@ -15,20 +15,13 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from .. import conf, scopes
-from ..core.policy import (
-    FIELDS,
-    FINGERPRINTS,
-    RENAMED,
-    SELECTING,
-    Policy,
-    WholePolicy,
-)
+from ..core.policy import FIELDS, FINGERPRINTS, RENAMED, SELECTING, Policy
 from ..core.records import Guarantee
 from ..core.selectors import Selector
 from ..errors import ConfigurationError
 from ..http.admission import compile_expressions
 from ..http.exemptions import exemptions, policy_at
-from ..http.plan import plan_of
+from ..http.plan import ANY_POLICY, plan_of
 from ..http.selection import compiled
 from ..instrumentation.meters import meters
 from ..runtime import switch
@@ -44,9 +37,9 @@ class E001(Finding):
 
 
 class E002(Finding):
-    """IDEMPOTENCY["%(name)s"] is not a setting.
+    """IDEMPOTENCY["%(name)s"] is not a setting, and is not applied.
 
-    %(fix)s Type one of these: %(known)s.
+    Type %(line)s.
     """
 
 
@@ -249,19 +242,15 @@ def _astray() -> Iterator[CheckMessage]:
             yield E005(name=name, close=", ".join(f'"{key}": …' for key in meant))
 
 
-def _meant(name: str) -> str:
-    renamed = RENAMED.get(name.lower())
-    if renamed is None:
-        return f'Did you mean "{closest(name.upper(), conf.defaults())}"?'
-    return f'It is {renamed}, of a policy, and in capitals here: such as "EXTENSIONS": [].'
-
-
 def _names(declared: Mapping[Any, Any]) -> Iterator[CheckMessage]:
     known = conf.defaults()
     for name in declared.keys() - known.keys():
         app = conf.app_with(name)
         if app is None:
-            yield E002(name=name, fix=_meant(str(name)), known=", ".join(known))
+            capitals = str(name).upper()
+            similar = f'"{closest(capitals, known)}", if that is meant, or one of these: '
+            line = RENAMED.get(capitals.lower(), similar + ", ".join(known))
+            yield E002(name=name, line=line)
         elif declared[name]:
             yield E110(name=name, app=app)
 
@@ -342,13 +331,10 @@ def _exemptions() -> Iterator[CheckMessage]:
 
 
 def _together() -> Iterator[CheckMessage]:
-    """Compile the settings as a policy that gives every field, and what they leave to policies of
-    either guarantee.
-    """
+    """Compile the settings for policies of either guarantee, and for one that says nothing."""
     try:
         for guarantee in Guarantee:
             conf.resolve(Policy(guarantee=guarantee))
-        conf.resolve(Policy(profile=conf.imported("PROFILE")))
-        plan_of(WholePolicy(**{field: conf.imported(field.upper()) for field in FIELDS})).compile()
+        plan_of(ANY_POLICY).compile()
     except (ConfigurationError, ImproperlyConfigured, ValueError) as error:
         yield E087(problem=error)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from difflib import get_close_matches
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .conclusions import WRITTEN
 from .dialects import EXPECTED, Dialect, is_dialect, takes
@@ -52,25 +52,35 @@ def seconds(value: Duration) -> float:
 # --------------------------------------------------------------------------- how to declare a field
 
 
-#: Fields that have become something else, and what to type.
+#: Fields, and settings, that have become something else, and what to type.
 RENAMED = {
     **dict.fromkeys(
         ("fresh_keys", "fresh_keys_by"),
-        'extensions=[FreshKeys("60/m", by=…)], of django_idempotency.contrib.limits',
+        'extensions=[FreshKeys("60/m", by=…)], of django_idempotency.contrib.limits; in the '
+        'settings "EXTENSIONS": ["shop.options.FRESH_KEYS"], its dotted path',
     ),
     **dict.fromkeys(
         ("suspect", "within", "suspect_action"),
-        "extensions=[Suspect(…, within=300, refuse=True)], of django_idempotency.contrib.limits",
+        "extensions=[Suspect(…, within=300, refuse=True)], of django_idempotency.contrib.limits; "
+        'in the settings "EXTENSIONS": ["shop.options.SUSPECT"], its dotted path',
     ),
-    "replay_through": "@idempotent() below the decorator, or authorize_replay=…",
-    "seen_for": "extensions=[Tombstones(7 * 86400)], of django_idempotency",
-    "longest_run": "extensions=[LongestRun(600)], of django_idempotency",
-    "on_takeover": "extensions=[OnTakeover(…)], of django_idempotency",
-    "on_replay": "extensions=[OnReplay(…)], of django_idempotency",
-    "on_busy": "wait=5, so many seconds, or leave it out",
-    "store_body": "extensions=[StatusOnly()], of django_idempotency, for False",
-    "buffer_stream": "extensions=[BufferedStreams()], of django_idempotency, for True",
-    "undo_on": "extensions=[UndoOn(SoldOut, …)], of django_idempotency.contrib.steps",
+    "replay_through": "@idempotent() below the decorator, or authorize_replay=…; in the settings "
+    '"AUTHORIZE_REPLAY": "shop.idempotency.authorize_replay"',
+    "seen_for": "extensions=[Tombstones(7 * 86400)], of django_idempotency; in the settings "
+    '"EXTENSIONS": ["shop.options.SEEN_FOR"], its dotted path',
+    "longest_run": "extensions=[LongestRun(600)], of django_idempotency; in the settings "
+    '"EXTENSIONS": ["shop.options.LONGEST_RUN"], its dotted path',
+    "on_takeover": "extensions=[OnTakeover(…)], of django_idempotency; in the settings "
+    '"EXTENSIONS": ["shop.options.ON_TAKEOVER"], its dotted path',
+    "on_replay": "extensions=[OnReplay(…)], of django_idempotency; in the settings "
+    '"EXTENSIONS": ["shop.options.ON_REPLAY"], its dotted path',
+    "on_busy": 'wait=5, so many seconds, or leave it out; in the settings "WAIT": 5',
+    "store_body": "extensions=[StatusOnly()], of django_idempotency, for False; in the settings "
+    '"EXTENSIONS": ["django_idempotency.StatusOnly"]',
+    "buffer_stream": "extensions=[BufferedStreams()], of django_idempotency, for True; in the "
+    'settings "EXTENSIONS": ["django_idempotency.BufferedStreams"]',
+    "undo_on": "extensions=[UndoOn(SoldOut, …)], of django_idempotency.contrib.steps; in the "
+    'settings "EXTENSIONS": ["shop.options.UNDO_ON"], its dotted path',
 }
 
 
@@ -174,10 +184,6 @@ def _expression(value: Any) -> bool:
 _OVER = f"a JMESPath expression over {', '.join(DOCUMENT[:-1])} and {DOCUMENT[-1]}"
 
 
-def _duration(default: float) -> Any:
-    return _field(default, is_duration, DURATION)
-
-
 def _one_of(*words: str) -> Any:
     expected = ", ".join(f'"{word}"' for word in words[:-1])
     return _field(
@@ -197,31 +203,14 @@ def _size(default: int | None) -> Any:
     )
 
 
-def _function(*of: str, **more: Any) -> Any:
+def _function(*of: str) -> Any:
     return _field(
         None,
         lambda value: value is None or callable(value),
         f"a function of {' and '.join(of)}, or None",
         by_path=True,
         takes=len(of),
-        **more,
     )
-
-
-def _selection() -> Any:
-    return _field(
-        None,
-        lambda value: value is None or callable(value) or _expression(value),
-        f"{_OVER}, a function of the request, or None",
-        by_path=True,
-        takes=1,
-        selects=True,
-    )
-
-
-def _is_extension(value: Any) -> bool:
-    """Is it an extension, and not its class?"""
-    return hasattr(value, "before_claim") and not isinstance(value, type)
 
 
 # --------------------------------------------------------------------------------------- the policy
@@ -261,9 +250,9 @@ class Policy:
         False, lambda value: is_flag(value) or value == WARN, 'True, False or "warn"'
     )
     #: How long a stored response is replayed, counted from the claim.
-    ttl: Duration = _duration(86400)
+    ttl: Duration = _field(86400, is_duration, DURATION)
     #: `lease` only: how long an owner may be silent before another may take over.
-    lease: Duration = _duration(30)
+    lease: Duration = _field(30, is_duration, DURATION)
     #: "atomic" or "lease".
     guarantee: Guarantee | str = _one_of("atomic", "lease")
     #: An alias of `IDEMPOTENCY["STORES"]`.
@@ -282,7 +271,14 @@ class Policy:
     anonymous: str = _one_of("refuse", "shared")
     #: The key of a request without the header: a JMESPath expression over the request, or
     #: `key(request)` → any value.
-    key: str | Callable[[Any], Any] | None = _selection()
+    key: str | Callable[[Any], Any] | None = _field(
+        None,
+        lambda value: value is None or callable(value) or _expression(value),
+        f"{_OVER}, a function of the request, or None",
+        by_path=True,
+        takes=1,
+        selects=True,
+    )
     #: What a key looks like: "any", "uuid", "uuid4", "uuid7" (refused when it is older than `ttl`),
     #: "issued" (made and signed by the server, refused in the same way), or a regular expression
     #: that matches all of it. A selected key must be one text of this format.
@@ -342,7 +338,9 @@ class Policy:
     authorize_replay: Callable[[Any, Any], bool] | None = _function("request", "outcome")
     #: Objects that have a say in each call, beside those of the setting: see `engine.extensions`.
     extensions: Collection[Any] = _field(
-        (), _each(_is_extension), 'objects such as FreshKeys("60/m"), in a list'
+        (),
+        _each(lambda value: hasattr(value, "decides") and not isinstance(value, type)),
+        'objects such as FreshKeys("60/m"), in a list',
     )
     #: The methods that a key guards.
     methods: Collection[str] = _field(
@@ -371,57 +369,52 @@ class Policy:
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        for name, value in self.given().items():
-            expected = FIELDS[name].asks_for(value)
-            if expected is not None:
-                raise ValueError(f"Policy({name}={value!r}): {name} is {expected}.")
+        refuse_invalid(self.given())
         problem = self.contradiction()
         if problem is not None:
             raise ValueError(problem)
 
-    #: Has it every field, most of which nobody has chosen for it?
-    _whole: ClassVar[bool] = False
-
-    def contradiction(self, left_out: Callable[[str], Any] = lambda _name: MISSING) -> str | None:
+    def contradiction(
+        self, left_out: Mapping[str, Any] = MappingProxyType({}), others: Iterable[Any] = ()
+    ) -> str | None:
         """Return what its fields say against each other, and what to type; `None` if they agree.
 
-        `left_out(name)` reads a field that it leaves out; `MISSING`: it is not known.
+        `left_out`: the fields of the settings, if they are known. `others`: their extensions that
+        have a say in its calls.
         """
         own = self.given()
-        guarantee = own.get("guarantee", left_out("guarantee"))
+        known = {**dict.fromkeys(FIELDS, MISSING), **left_out, **own}
         for each in CONTRADICTIONS:
-            if each.field not in own or (self._whole and not each.against):
+            if each.under_lease and known["guarantee"] == Guarantee.ATOMIC:
                 continue
-            if each.under_lease and guarantee == Guarantee.ATOMIC:
-                continue
-            value = own[each.field]
-            other = own.get(each.other, MISSING)
-            if other is MISSING and not each.against:
-                other = left_out(each.other)
-            if other is not MISSING and each.clash(value, other):
+            value = (known if each.against else own).get(each.field, MISSING)
+            other = known[each.other]
+            if MISSING not in (value, other) and each.clash(value, other):
                 given = f"{each.field}={_shown(value)}, {each.other}={_shown(other)}"
                 return f"Policy({given}): {each.says}"
-        return self._objection(own, guarantee)
+        return self._objection(known, [*own.get("extensions", ()), *others])
 
-    def _objection(self, own: Mapping[str, Any], guarantee: Any) -> str | None:
+    def _objection(self, known: Mapping[str, Any], extensions: Iterable[Any]) -> str | None:
         """Return why one of its extensions cannot be in it, and what to type; `None`: all can."""
-        said = set() if self._whole else set(own)
-        for each in own.get("extensions", ()):
-            if each.needs_lease and guarantee == Guarantee.ATOMIC:
+        said = set(self.given())
+        for each in extensions:
+            if each.needs_lease and known["guarantee"] == Guarantee.ATOMIC:
                 return (
                     f'Policy(extensions=[{each!r}], guarantee="atomic"): {each!r} '
                     f'{_IDLE_IN_ATOMIC} Type guarantee="lease", or leave it out.'
                 )
-            problem: str | None = each.contradiction(partial(getattr, self))
+            problem: str | None = each.contradiction(known.__getitem__)
             if problem is not None:
                 return problem
-            twice = sorted(said & each.terms.keys())
-            if twice:
-                return (
-                    f"Policy(extensions=[{each!r}]) says {twice[0]} a second time. Leave one of "
-                    "the two out."
-                )
-            said |= each.terms.keys()
+            for term in each.terms:
+                if term not in TERMS:
+                    return f"{each!r} sets {term}. What it may set is {', '.join(TERMS)}."
+                if term in said:
+                    return (
+                        f"Policy(extensions=[{each!r}]) says {term} a second time. Leave one of "
+                        "the two out."
+                    )
+                said.add(term)
         return None
 
     def set_by_extension(self, term: str) -> Any:
@@ -436,6 +429,14 @@ class Policy:
         return {name: value for name in FIELDS if (value := getattr(self, name)) is not MISSING}
 
 
+def refuse_invalid(given: Mapping[str, Any]) -> None:
+    """Raise `ValueError` for a value that its field does not accept, and say what to type."""
+    for name, value in given.items():
+        expected = FIELDS[name].asks_for(value)
+        if expected is not None:
+            raise ValueError(f"Policy({name}={value!r}): {name} is {expected}.")
+
+
 #: By name, in the order of their declaration.
 FIELDS: Mapping[str, PolicyField] = {each.name: each.metadata["of"] for each in fields(Policy)}
 #: The fields that are durations.
@@ -444,17 +445,11 @@ DURATIONS = tuple(name for name, of in FIELDS.items() if of.accepts(timedelta(da
 SELECTING = tuple(name for name, of in FIELDS.items() if of.selects)
 
 
-class WholePolicy(Policy):
-    """A policy with every field, most of which nobody has chosen for it: one without effect stands
-    against nothing.
-    """
-
-    _whole = True
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Resolved(WholePolicy):
-    """A policy with every field set, durations in seconds."""
+class Resolved(Policy):
+    """A policy with every field set, durations in seconds. Its extensions are those that look at
+    calls: what others say is in its TERMS.
+    """
 
     ttl: float
     lease: float
@@ -469,7 +464,7 @@ class Resolved(WholePolicy):
     #: The setting of that name, for `derive()`; `None`: SECRET_KEY.
     # Kept out of tracebacks that print local variables.
     derive_secret: str | bytes | None = field(repr=False)
-    #: Set by the extensions of `engine.options`, and by `UndoOn` of `contrib.steps`.
+    #: These are TERMS.
     store_body: bool = True
     buffer_stream: bool = False
     seen_for: float = 0.0
@@ -477,6 +472,22 @@ class Resolved(WholePolicy):
     on_replay: Callable[[Any, Any], Any] | None = None
     on_takeover: Callable[[Any], Any] | None = None
     undo_on: tuple[type[Exception], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Nothing: its fields were judged before they were filled in."""
+
+
+#: What an extension may set, as those of `engine.options` do, and `UndoOn` of `contrib.steps`.
+TERMS = (
+    "store_body",
+    "buffer_stream",
+    "max_body",
+    "seen_for",
+    "longest_run",
+    "on_replay",
+    "on_takeover",
+    "undo_on",
+)
 
 
 # ----------------------------------------------------------------------------------- contradictions
@@ -500,7 +511,7 @@ class Contradiction(NamedTuple):
 
 def _lasts(value: Any, other: Any) -> bool:
     """Is it as long as another duration, or longer?"""
-    return is_duration(value) and is_duration(other) and seconds(value) >= seconds(other)
+    return seconds(value) >= seconds(other)
 
 
 def _demands_key(profile: Any, required: Any) -> bool:

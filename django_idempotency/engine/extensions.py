@@ -40,8 +40,21 @@ class Extension:
     #: Does it mean something with guarantee="lease" only? A policy that names it beside "atomic" is
     #: refused, and the setting means it for the others.
     needs_lease: ClassVar[bool] = False
-    #: The values that it sets in the compiled policy, by their names in `core.policy.Resolved`.
+    #: The values that it sets in the compiled policy, by their names in `core.policy.TERMS`.
     terms: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def decides(self) -> object:
+        """By what it replaces one of the settings in a policy: its class, or the name of a term."""
+        return type(self)
+
+    @property
+    def acts(self) -> bool:
+        """Does it look at calls, by one of the methods below?"""
+        return any(
+            getattr(type(self), name) is not getattr(Extension, name)
+            for name in ("before_claim", "claimed", "ended", "event")
+        )
 
     def contradiction(self, says: Callable[[str], Any]) -> str | None:
         """Return why it cannot be in a policy, and what to type; `None`: it can.
@@ -82,9 +95,6 @@ class Extension:
 
         Errors are logged. In `atomic` it may be inside the transaction of the work.
         """
-
-
-_SILENT = Extension.event
 
 
 class Details:
@@ -194,7 +204,7 @@ class Details:
     def heard(self, event: str) -> None:
         """Tell each of an event. Raises nothing."""
         for each in self._extensions:
-            if type(each).event is _SILENT:
+            if type(each).event is Extension.event:
                 continue
             try:
                 with self._operation.savepoint():

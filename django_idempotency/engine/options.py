@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from ..core.dialects import takes
-from ..core.policy import DURATION, is_duration, seconds
+from ..core.policy import DURATION, is_duration, is_flag, seconds
 from .extensions import Extension
 
 
@@ -23,7 +23,7 @@ class Option(Extension):
     """
 
     #: Its name in the compiled policy.
-    term: ClassVar[str]
+    decides: str
     #: In words what to type.
     expected: ClassVar[str] = DURATION
 
@@ -35,7 +35,7 @@ class Option(Extension):
             raise ValueError(f"{self!r} is {self.expected}, or None.")
         if isinstance(value, timedelta):
             value = seconds(value)
-        self.terms = {self.term: value}
+        self.terms = {self.decides: value}
 
     def accepts(self, value: object) -> bool:
         """Is it a value that it may have?"""
@@ -51,7 +51,7 @@ class Tombstones(Option):
     412 `key-expired`, and runs nothing.
     """
 
-    term = "seen_for"
+    decides = "seen_for"
 
 
 class LongestRun(Option):
@@ -59,13 +59,13 @@ class LongestRun(Option):
     `lease` later, so that another may take over.
     """
 
-    term = "longest_run"
+    decides = "longest_run"
     needs_lease = True
 
     def contradiction(self, says: Callable[[str], Any]) -> str | None:
         """Return why a lease that is never renewed cannot have one."""
         lease = says("lease")
-        if not self.terms or not is_duration(lease) or seconds(lease) < self.terms[self.term]:
+        if not self.terms or not is_duration(lease) or seconds(lease) < self.terms[self.decides]:
             return None
         return f"Policy(lease={lease}, extensions=[{self!r}]): make LongestRun longer than lease."
 
@@ -75,7 +75,7 @@ class OnReplay(Option):
     response, or one with the current state. A function has its argument `on_replay`.
     """
 
-    term = "on_replay"
+    decides = "on_replay"
     takes_functions = False
     expected = "a sync function of request and response"
 
@@ -90,7 +90,7 @@ class OnTakeover(Option):
     has its argument `on_takeover`.
     """
 
-    term = "on_takeover"
+    decides = "on_takeover"
     needs_lease = True
     takes_functions = False
     expected = "a function of a takeover"
@@ -101,11 +101,16 @@ class OnTakeover(Option):
 
 
 class Switch(Extension):
-    """Says yes to one thing more. `False` takes back what the settings say."""
+    """Says yes to one thing more. `False` takes back what the settings say.
+
+    Raises `ValueError` for any other value.
+    """
 
     sets: ClassVar[Mapping[str, object]]
 
     def __init__(self, on: bool = True) -> None:
+        if not is_flag(on):
+            raise ValueError(f"{type(self).__name__}({on!r}): type True or False.")
         if on:
             self.terms = self.sets
 
@@ -118,10 +123,12 @@ class StatusOnly(Switch):
     mints secrets.
     """
 
+    decides = "store_body"
     sets = MappingProxyType({"store_body": False, "buffer_stream": False, "max_body": 0})
 
 
 class BufferedStreams(Switch):
     """Reads a `StreamingHttpResponse` into memory, and stores it."""
 
+    decides = "buffer_stream"
     sets = MappingProxyType({"buffer_stream": True})

@@ -27,8 +27,6 @@ P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 Selecting = str | Callable[[Any], Any]
 
-_FROM_SETTINGS: Any = MISSING
-
 #: The fields of a policy that mean something for a function, beside `ttl`: that is `expires_after`.
 OF_POLICY = {
     "required",
@@ -103,7 +101,7 @@ def idempotent_function(
     hash_function: str = "sha256",
     jmespath_functions: Functions | type[Functions] | None = None,
     jmespath_options: Options | None = None,
-    expires_after: Duration = _FROM_SETTINGS,
+    expires_after: Any = MISSING,
     serializer: Any = None,
     keep_exceptions: Sequence[type[Exception]] | type[Exception] = (),
     on_replay: OnReplay | None = None,
@@ -126,6 +124,8 @@ def idempotent_function(
     Raises `ImproperlyConfigured` or `ValueError` here for arguments that can never work; for calls
     see `functions.running.run`.
     """
+    if "ttl" in of_policy:
+        raise TypeError("@idempotent_function() takes no ttl. Type expires_after.")
     known = [*OF_POLICY, *(idempotent_function.__kwdefaults__ or ())]
     refuse_unknown(of_policy.keys() - OF_POLICY, known, "@idempotent_function() takes no")
     hasher(hash_function)  # raises ValueError for an unknown name
@@ -135,8 +135,17 @@ def idempotent_function(
     named = {"functions": jmespath_functions, "options": jmespath_options}
     custom = {name: value for name, value in named.items() if value is not None}
     policy = Policy(ttl=expires_after, **of_policy)
-    stores = policy.set_by_extension("store_body") is not False
-    _refuse_idle(custom, [key, validate], stores=stores, serializer=serializer)
+    if custom and not isinstance(key, str) and not isinstance(validate, str):
+        idle = f"jmespath_{' and jmespath_'.join(custom)}"
+        raise ValueError(
+            f"{idle} means nothing without an expression. Type one as key= or validate=, or leave "
+            f"{idle} out."
+        )
+    if serializer is not None and policy.set_by_extension("store_body") is False:
+        raise ValueError(
+            "serializer means nothing with StatusOnly(), where no result is stored. "
+            "Leave one of them out."
+        )
 
     def decorate(undecorated: Any) -> Any:
         if isinstance(undecorated, (staticmethod, classmethod)):
@@ -150,10 +159,6 @@ def idempotent_function(
                 f"@idempotent_function() needs a function, not {undecorated!r}."
             )
         refuse_registered(undecorated)
-        if not hasattr(undecorated, "__qualname__"):
-            raise ImproperlyConfigured(
-                f"@idempotent_function() needs a function, not {undecorated!r}."
-            )
         if undecorated.__module__ == method_decorator.__module__:  # its placeholder for the method
             raise ImproperlyConfigured(
                 "method_decorator() would decorate again on each call. Put "
@@ -195,23 +200,6 @@ def _selector(expression: Selecting | None, custom: dict[str, Any]) -> Selector 
     from ..core.expressions import Expression  # it loads jmespath
 
     return Expression(str(expression), **custom)
-
-
-def _refuse_idle(
-    custom: dict[str, Any], selecting: list[Any], *, stores: bool, serializer: Any
-) -> None:
-    """Raise `ValueError` for an argument that has no effect beside the others."""
-    for name in custom:
-        if not any(isinstance(each, str) for each in selecting):
-            raise ValueError(
-                f"jmespath_{name} means nothing without an expression. Type one as key= or "
-                f"validate=, or leave jmespath_{name} out."
-            )
-    if serializer is not None and not stores:
-        raise ValueError(
-            "serializer means nothing with StatusOnly(), where no result is stored. "
-            "Leave one of them out."
-        )
 
 
 def guarded(terms: FunctionTerms) -> Any:

@@ -206,11 +206,11 @@ def declared() -> list[FunctionTerms]:
 
 
 def exception_classes(
-    exceptions: Any, field: str = "keep_exceptions"
+    exceptions: Any, says: str = "keep_exceptions takes classes of exceptions, such as (SoldOut,)"
 ) -> tuple[type[Exception], ...]:
     """Return the classes that a field names as a tuple; a single class is accepted.
 
-    Raises `TypeError` for anything else.
+    Raises `TypeError` for anything else. `says`: the beginning of its message.
     """
     classes = (
         tuple(exceptions)
@@ -219,7 +219,5 @@ def exception_classes(
     )
     for cls in classes:
         if not (isinstance(cls, type) and issubclass(cls, Exception)):
-            raise TypeError(
-                f"{field} takes classes of exceptions, such as (CardDeclined,), not {cls!r}."
-            )
+            raise TypeError(f"{says}, not {cls!r}.")
     return classes

@@ -237,8 +237,6 @@ def _keyed(request: HttpRequest, plan: Plan, exchange: Exchange, *, guards: bool
             if plan.profile.echoes:
                 speak(request, plan.profile, sent)
         key = _key_elsewhere(request, plan) if found is None else found
-        if key is not None:
-            plan.terms  # noqa: B018 - raises what contradicts the settings
     except (Problem, ConfigurationError, ImproperlyConfigured) as error:
         if plan.observer is None:
             raise

@@ -47,9 +47,10 @@ EVERY_VIEW = Policy()
 class Plan:
     """The plan of the routes that have one policy.
 
-    What decides whether a request asks for a guard is compiled at once. The rest is compiled for
-    the first request that does, or by `manage.py check`: it raises `ConfigurationError` for a
-    policy that contradicts the settings, and `ImproperlyConfigured` for settings that are wrong.
+    What decides whether a request asks for a guard is compiled at once, and so is the policy, so
+    that no request runs under one that contradicts the settings: that raises `ConfigurationError`,
+    and settings that are wrong `ImproperlyConfigured`. The rest is compiled for the first request
+    that asks, or by `manage.py check`.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -81,13 +82,15 @@ class Plan:
         self.asks_by_header = bool(self.header) and not (
             self.required or self.selects or profile.first_sent_field or self.routed
         )
-
-    # ---------------------------------------------------------------------- of a keyed request only
+        if self.observer is None:
+            self.terms  # noqa: B018 - raises what contradicts the settings
 
     @cached_property
     def terms(self) -> Resolved:
-        """The policy with all its fields."""
+        """The policy with all its fields. One that observes is compiled when it is asked."""
         return resolve_policy(self.policy)
+
+    # ---------------------------------------------------------------------- of a keyed request only
 
     @cached_property
     def store(self) -> BaseStore:
@@ -166,22 +169,24 @@ class Plan:
         )
 
     def sent(self, meta: Mapping[str, Any]) -> object:
-        """Return what a client has sent as its key; `None`: nothing, or it would be in the body."""
+        """Return what a client has sent as its key; `None`: nothing, or it would be in the body.
+
+        A list of several parameters of the query is not a key.
+        """
         if self.header:
             return meta.get(self.header)
-        return (
-            None
-            if self.in_body
-            else _parameter(str(meta.get("QUERY_STRING", "")), self.profile.field)
-        )
+        if self.in_body:
+            return None
+        query = parse_qsl(str(meta.get("QUERY_STRING", "")), keep_blank_values=True)
+        values = [value for name, value in query if name == self.profile.field]
+        return values[0] if len(values) == 1 else values or None
 
     def read_key(self, meta: Mapping[str, Any]) -> UnprintedText | None:
         """Return the key that a client has sent, or `None` without one in the header or the query.
 
         Raises what `Dialect.read_key()` raises.
         """
-        sent = meta.get(self.header) if self.header else self.sent(meta)
-        key = self.profile.read_key(sent, meta)
+        key = self.profile.read_key(self.sent(meta), meta)
         return None if key is None else UnprintedText(key)
 
 
@@ -205,21 +210,14 @@ def resolve_policy(policy: Policy) -> Resolved:
     """
     try:
         terms = conf.resolve(policy)
+        # Whoever says the two: an API that demands keys is not to run a request without one.
+        Policy(profile=terms.profile, required=terms.required)
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
     problem = profile_contradiction(terms)
     if problem is not None:
         raise ConfigurationError(problem)
     return terms
-
-
-def _parameter(query: str, name: str) -> object:
-    """Return the value of a parameter of the query; `None`: it is not there.
-
-    A list of several is not a key.
-    """
-    values = [value for key, value in parse_qsl(query, keep_blank_values=True) if key == name]
-    return values[0] if len(values) == 1 else values or None
 
 
 def formatted(key: str, policy: Policy) -> str:

@@ -13,12 +13,13 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from pytest_django import Settings
 
-from django_idempotency import OnTakeover, conf
+from django_idempotency import LongestRun, OnTakeover, conf
 from django_idempotency.checks.settings import check_environment, check_scope, check_settings
 from django_idempotency.contrib.at_rest.encryption import _keyring
 from django_idempotency.contrib.limits import Suspect
 from django_idempotency.contrib.steps import UndoOn
 from django_idempotency.core.dialects import Draft
+from django_idempotency.engine.extensions import Extension
 from django_idempotency.testing import override_idempotency
 from tests.support.dialects import DIALECTS, changed
 
@@ -32,12 +33,12 @@ OUTSIDE = "tests.checks.backends.OutsideStore"
 #: Setting, value, the error's code, and what its hint says to type.
 MALFORMED = [
     # ---- unknown names
-    ("TLL", 5, "E002", 'Did you mean "TTL"'),
-    ("ttl", 5, "E002", 'Did you mean "TTL"'),  # a field of Policy is in capitals here
-    ("GUARANTY", "atomic", "E002", 'Did you mean "GUARANTEE"'),
-    ("STORAGE", {}, "E002", 'Did you mean "STORE'),
-    (7, 7, "E002", "Type one of these: STORES, HEADER"),
-    (None, 7, "E002", "Type one of these: STORES, HEADER"),
+    ("TLL", 5, "E002", 'Type "TTL", if that is meant, or one of these: STORES, HEADER'),
+    ("ttl", 5, "E002", 'Type "TTL"'),  # a field of Policy is in capitals here
+    ("GUARANTY", "atomic", "E002", 'Type "GUARANTEE"'),
+    ("STORAGE", {}, "E002", 'Type "STORE'),
+    (7, 7, "E002", "or one of these: STORES, HEADER"),
+    (None, 7, "E002", "or one of these: STORES, HEADER"),
     # ---- exemptions
     ("EXEMPT", "namespace:admin", "E068", '"EXEMPT": ["namespace:admin"'),
     ("EXEMPT", ["admin"], "E068", '"module:shop.webhooks"'),
@@ -46,7 +47,11 @@ MALFORMED = [
     # ---- flags
     ("REQUIRED", "yes", "E003", '"REQUIRED": False'),
     ("REQUIRED", 1, "E003", "REQUIRED is True, False or"),
-    ("BUFFER_STREAM", True, "E002", "extensions=[BufferedStreams()]"),
+    ("BUFFER_STREAM", True, "E002", '"EXTENSIONS": ["django_idempotency.BufferedStreams"]'),
+    ("STORE_BODY", False, "E002", '"EXTENSIONS": ["django_idempotency.StatusOnly"]'),
+    ("UNDO_ON", [KeyError], "E002", '"EXTENSIONS": ["shop.options.UNDO_ON"], its dotted path'),
+    ("on_takeover", print, "E002", '"EXTENSIONS": ["shop.options.ON_TAKEOVER"]'),
+    ("REPLAY_THROUGH", [], "E002", '"AUTHORIZE_REPLAY": "shop.idempotency.authorize_replay"'),
     # ---- durations
     ("TTL", 0, "E003", '"TTL": 86400'),
     ("TTL", -1, "E003", '"TTL": 86400'),
@@ -75,7 +80,7 @@ MALFORMED = [
     ("GUARANTEE", None, "E003", '"GUARANTEE": "atomic"'),
     ("GUARANTEE", ["atomic"], "E003", '"GUARANTEE": "atomic"'),
     ("ANONYMOUS", "allow", "E003", '"refuse" or "shared"'),
-    ("ON_BUSY", "wait", "E002", "wait=5, so many seconds"),
+    ("ON_BUSY", "wait", "E002", 'in the settings "WAIT": 5.'),
     ("SEEN_FOR", 600, "E002", "extensions=[Tombstones(7 * 86400)]"),
     ("ON_FAILURE", False, "E003", '"free", "hold" or "forget"'),
     ("ON_STORE_FAILURE", "half", "E003", '"closed" or "open"'),
@@ -362,23 +367,32 @@ def test_a_selected_key_with_a_shared_scope(configure: Configure, key: Any) -> N
     assert "Identify the client: scope=…" in said(check_settings())["E087"]
 
 
-def test_a_hook_that_is_never_asked(configure: Configure) -> None:
-    """E087: the guarantee of the settings has no use for it.
-
-    Policies with a lease may have their own.
-    """
-    configure(EXTENSIONS=[OnTakeover(print)])
-    assert 'guarantee="lease"' in said(check_settings())["E087"]
-    configure(EXTENSIONS=[OnTakeover(print)], GUARANTEE="lease")
-    assert not check_settings()
+@pytest.mark.parametrize("option", [LongestRun(600), OnTakeover(print), UndoOn(LookupError)])
+def test_an_option_for_policies_with_a_lease(configure: Configure, option: Any) -> None:
+    """The settings mean it for those, as LEASE, whichever GUARANTEE is the default."""
+    for guarantee in ("atomic", "lease"):
+        configure(EXTENSIONS=[option], GUARANTEE=guarantee)
+        assert not check_settings()
 
 
-def test_exceptions_on_which_nothing_is_undone(configure: Configure) -> None:
-    """E087: the guarantee of the settings has no undo. Policies with a lease may name their own."""
-    configure(EXTENSIONS=[UndoOn(LookupError)])
-    assert 'guarantee="lease"' in said(check_settings())["E087"]
-    configure(EXTENSIONS=[UndoOn(LookupError)], GUARANTEE="lease")
-    assert not check_settings()
+def test_a_longest_run_that_no_policy_with_a_lease_can_have(configure: Configure) -> None:
+    """E087, under the other guarantee, too."""
+    configure(EXTENSIONS=[LongestRun(5)])
+    assert "make LongestRun longer than lease" in said(check_settings())["E087"]
+
+
+class Setting(Extension):
+    """Sets what no extension may."""
+
+    def __init__(self, term: str) -> None:
+        self.terms = {term: True}
+
+
+@pytest.mark.parametrize("term", ["required", "nonsense"])
+def test_an_extension_that_sets_what_it_may_not(configure: Configure, term: str) -> None:
+    """E087 says what it may set."""
+    configure(EXTENSIONS=[Setting(term)])
+    assert f"sets {term}. What it may set is store_body" in said(check_settings())["E087"]
 
 
 def test_an_expression_that_is_none(configure: Configure) -> None:
@@ -393,7 +407,9 @@ def test_strangers_are_not_shown_to_each_other(configure: Configure) -> None:
     assert "refuse=False" in said(check_settings())["E087"]
 
 
-@pytest.mark.parametrize("value", ["shop.FLOODS", ["shop.FLOODS"], [f"{__name__}.Configure"], 5])
+@pytest.mark.parametrize(
+    "value", ["shop.FLOODS", ["shop.FLOODS"], [f"{__name__}.Configure"], 5, [Settings]]
+)
 def test_extensions_that_are_none(configure: Configure, value: Any) -> None:
     """It is said which entry cannot be imported, or is none."""
     configure(EXTENSIONS=value)

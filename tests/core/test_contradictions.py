@@ -8,9 +8,10 @@ from itertools import product
 from typing import Any
 
 import pytest
-from django.test import override_settings
+from django.http import HttpResponse
+from django.test import RequestFactory, override_settings
 
-from django_idempotency import StatusOnly, idempotent_function
+from django_idempotency import StatusOnly, idempotent, idempotent_function
 from django_idempotency.checks.routes import E030
 from django_idempotency.checks.settings import check_settings
 from django_idempotency.core.dialects import Dialect
@@ -21,7 +22,7 @@ from django_idempotency.core.policy import (
     Policy,
     async_contradiction,
 )
-from django_idempotency.errors import ConfigurationError
+from django_idempotency.errors import ConfigurationError, KeyMissing
 from django_idempotency.http.plan import plan_of, resolve_policy
 from tests.support.dialects import DIALECTS
 
@@ -228,9 +229,46 @@ def test_an_api_that_demands_keys(profile: Dialect) -> None:
         plan_of(Policy(profile=profile)).compile()
     with as_settings(profile=profile):
         assert "Type required=True, too" in "".join(each.msg for each in check_settings())
-        plan_of(Policy(required=False)).compile()  # this route says otherwise, and it says so
     with as_settings(profile=profile, required=True):
         assert check_settings() == []
+        plan_of(Policy(required=False, profile="default")).compile()
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields"),
+    [
+        ({}, {"profile": DIALECTS["acp"]}),
+        ({"profile": DIALECTS["acp"]}, {}),
+        ({"profile": DIALECTS["acp"], "required": True}, {"required": False}),
+        ({"guarantee": "lease"}, {"keep": "written"}),
+        ({"guarantee": "lease"}, {"on_failure": "forget"}),
+        ({}, {"on_failure": "hold"}),
+        ({}, {"lease": 30}),
+        ({"extensions": [StatusOnly()]}, {"max_body": 9}),
+    ],
+)
+def test_no_request_runs(rf: RequestFactory, settings: Any, fields: dict[str, Any]) -> None:
+    """One without a key neither, which would run unguarded under another policy."""
+
+    def pay(request: Any) -> HttpResponse:
+        raise AssertionError("the view has run")
+
+    view = idempotent(**{"anonymous": "shared", **fields})(pay)
+    with as_settings(**settings), pytest.raises(ConfigurationError, match=r"^Policy\("):
+        view(rf.post("/"))
+
+
+def test_a_function_has_no_profile() -> None:
+    """A profile of the settings demands no keys of its calls."""
+
+    @idempotent_function(key="order", key_prefix="no-profile")
+    def charge(order: int | None) -> str:
+        return "charged"
+
+    with as_settings(profile=DIALECTS["acp"], required=True), pytest.raises(KeyMissing):
+        charge(order=None)
+    with as_settings(profile=DIALECTS["acp"]):
+        assert charge(order=None) == "charged"
 
 
 def test_settings_that_are_not_known_yet(monkeypatch: pytest.MonkeyPatch) -> None:

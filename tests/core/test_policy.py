@@ -6,9 +6,11 @@ import pickle
 import re
 from dataclasses import replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from django_idempotency import (
@@ -243,8 +245,8 @@ OPTIONS: dict[Any, tuple[list[Any], list[Any], str]] = {
     OnTakeover: ([None, max], [True, "path.to.function"], "a function of a takeover, or None"),
     UndoOn: (
         [ValueError, KeyError],
-        ["ValueError", SystemExit, ValueError()],
-        "classes of exceptions",
+        ["ValueError", SystemExit, ValueError(), (ValueError, KeyError)],
+        "one by one, such as UndoOn(SoldOut, CardDeclined)",
     ),
 }
 
@@ -272,9 +274,108 @@ def test_a_response_of_which_only_the_status_is_stored() -> None:
     with pytest.raises(ValueError, match=r"BufferedStreams\(\)\]\) says buffer_stream a"):
         Policy(extensions=[StatusOnly(), BufferedStreams()])
     Policy(extensions=[StatusOnly(False), BufferedStreams()], max_body=9)
-    with override_settings(IDEMPOTENCY={"EXTENSIONS": [StatusOnly()]}):
-        assert not conf.resolve(Policy()).store_body
-        assert conf.resolve(Policy(extensions=[StatusOnly(False)])).store_body
+
+
+@pytest.mark.parametrize("option", [StatusOnly, BufferedStreams])
+@pytest.mark.parametrize("value", [None, "False", 0, 1])
+def test_an_option_that_is_on_or_off(option: Any, value: Any) -> None:
+    """Another value would be read as one of the two, and perhaps as the wrong one."""
+    with pytest.raises(ValueError, match="type True or False"):
+        option(value)
+
+
+class Week(Tombstones):
+    """An option of the project, whose class has a path for the settings."""
+
+    def __init__(self) -> None:
+        super().__init__(7 * 86400)
+
+
+class Secret(StatusOnly):
+    """Another one."""
+
+
+class Both(Extension):
+    """An extension of the project that sets two terms."""
+
+    terms = MappingProxyType({"seen_for": 60, "buffer_stream": True})
+
+    def __repr__(self) -> str:
+        return "Both()"
+
+
+@pytest.mark.parametrize(
+    ("of_settings", "own", "terms"),
+    [
+        (Week(), [], {"seen_for": 7 * 86400}),
+        (Week(), [Tombstones(None)], {"seen_for": 0}),
+        (Week(), [Tombstones(60)], {"seen_for": 60}),
+        (Tombstones(60), [Week()], {"seen_for": 7 * 86400}),
+        (Secret(), [], {"store_body": False, "max_body": 0}),
+        (Secret(), [StatusOnly(False)], {"store_body": True, "max_body": None}),
+        (StatusOnly(), [Secret(False), BufferedStreams()], {"store_body": True}),
+        (StatusOnly(), [StatusOnly(False), BufferedStreams()], {"buffer_stream": True}),
+        (BufferedStreams(), [StatusOnly()], {"store_body": False, "buffer_stream": False}),
+        (BufferedStreams(), [StatusOnly(False)], {"buffer_stream": True}),
+        (BufferedStreams(), [Both()], {"seen_for": 60, "buffer_stream": True}),
+        (UndoOn(KeyError), [UndoOn()], {"undo_on": ()}),
+        (OnReplay(max), [OnReplay(None)], {"on_replay": None}),
+    ],
+    ids=repr,
+)
+def test_an_option_of_the_settings(of_settings: Any, own: list[Any], terms: Any) -> None:
+    """The policy's own for the same replaces it, or takes it back, whichever class has made it."""
+    with override_settings(IDEMPOTENCY={"EXTENSIONS": [of_settings], "GUARANTEE": "lease"}):
+        resolved = conf.resolve(Policy(extensions=own))
+    assert {name: getattr(resolved, name) for name in terms} == terms
+
+
+@pytest.mark.parametrize(
+    ("of_settings", "own", "says"),
+    [
+        (StatusOnly(), {"max_body": 1000}, "says max_body a second time"),
+        (StatusOnly(), {"extensions": [BufferedStreams()]}, "says buffer_stream a second time"),
+        (Both(), {"extensions": [Tombstones(60)]}, "says seen_for a second time"),
+        (LongestRun(60), {"lease": 100}, "make LongestRun longer than lease"),
+    ],
+    ids=repr,
+)
+def test_an_option_of_the_settings_that_stands_against_a_policy(
+    of_settings: Any, own: dict[str, Any], says: str
+) -> None:
+    """It is not left out in silence, which might store a secret. The message says where it is."""
+    policy = Policy(guarantee="lease", **own)
+    conf.resolve(policy)
+    with (
+        override_settings(IDEMPOTENCY={"EXTENSIONS": [of_settings]}),
+        pytest.raises(ValueError, match=rf"{says}.*EXTENSIONS adds \[{type(of_settings).__name__}"),
+    ):
+        conf.resolve(policy)
+
+
+@pytest.mark.parametrize("term", ["ttl", "required", "guarantee", "derive_secret", "nonsense"])
+def test_a_term_that_no_extension_sets(term: str) -> None:
+    """It would be lost, or said to one half of the code only."""
+    setting = Extension()
+    setting.terms = {term: 5.0}
+    with pytest.raises(ValueError, match=f"sets {term}. What it may set is store_body,"):
+        Policy(extensions=[setting])
+    with (
+        override_settings(IDEMPOTENCY={"EXTENSIONS": [setting]}),
+        pytest.raises(ValueError, match=f"sets {term}"),
+    ):
+        conf.resolve(Policy())
+
+
+class Lookalike:
+    """Has some of what an extension has."""
+
+    def before_claim(self, call: Any, payload: Any) -> None: ...
+
+
+def test_an_object_that_is_no_extension() -> None:
+    with pytest.raises(ValueError, match="extensions is objects such as FreshKeys"):
+        Policy(extensions=[Lookalike()])
 
 
 @pytest.mark.parametrize("option", [LongestRun(600), OnTakeover(print), UndoOn(KeyError)], ids=repr)
@@ -287,9 +388,10 @@ def test_an_option_without_effect(option: Any) -> None:
         conf.resolve(policy)
     with override_settings(IDEMPOTENCY={"GUARANTEE": "lease"}):
         conf.resolve(policy)
+    ((term, value),) = option.terms.items()
     with override_settings(IDEMPOTENCY={"EXTENSIONS": [option]}):
-        assert option not in conf.resolve(Policy(guarantee="atomic")).extensions
-        assert option in conf.resolve(Policy(guarantee="lease")).extensions
+        assert getattr(conf.resolve(Policy(guarantee="atomic")), term) != value
+        assert getattr(conf.resolve(Policy(guarantee="lease")), term) == value
 
 
 @pytest.mark.parametrize("name", RENAMED)
@@ -306,6 +408,16 @@ def test_a_field_that_is_one_no_more(name: str) -> None:
         TypeError, match=re.escape(f"takes no {name} any more. Type {RENAMED[name]}")
     ):
         refused(**given)
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_a_setting_that_is_one_no_more(name: str) -> None:
+    """What it asked for is not done in silence: nothing is guarded before it is typed anew."""
+    with (
+        override_settings(IDEMPOTENCY={name.upper(): False}),
+        pytest.raises(ImproperlyConfigured, match=re.escape(f"Type {RENAMED[name]}.")),
+    ):
+        conf.resolve(Policy())
 
 
 @pytest.mark.parametrize("key", ["body.order_id", str])

@@ -16,13 +16,20 @@ from django.core.cache import cache
 from django.db import connection, connections, transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.test import Client, override_settings
+from django.test.utils import CaptureQueriesContext
 from django.urls import path
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.permissions import AllowAny, IsAdminUser
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from django_idempotency import Policy, idempotent, idempotent_function
+from django_idempotency import (
+    BufferedStreams,
+    Policy,
+    Tombstones,
+    idempotent,
+    idempotent_function,
+)
 from django_idempotency.api import Default, Details, Dialect, Extension
 from django_idempotency.contrib.limits import FreshKeys
 from django_idempotency.contrib.steps.durable import execution
@@ -77,6 +84,13 @@ class Breaking(Extension):
     def event(self, name: str, call: Details) -> None:
         if name == self.name:
             self._break()
+
+
+class Telling(Tombstones):
+    """An option that looks at calls, too."""
+
+    def event(self, name: str, call: Details) -> None:
+        Noting.asked.append(name)
 
 
 class Closed(Extension):
@@ -166,6 +180,9 @@ urlpatterns = [
     path("decorated/", idempotent(WithArguments.as_view(internal=False))),
     path("pluggable/", Pluggable.as_view()),
     path("per-request/", PerRequest.as_view()),
+    path("plain/", idempotent(pay)),
+    path("optional/", idempotent(extensions=[Tombstones(60), BufferedStreams()])(pay)),
+    path("telling/", idempotent(extensions=[Telling(60)])(pay)),
 ]
 Post = Callable[..., Any]
 
@@ -312,7 +329,7 @@ def test_a_query_that_fails_in_a_callers_transaction(name: str) -> None:
 # -------------------------------------------------------------------------------------- the policy
 
 
-class Counting(Extension):
+class Counting(Noting):
     """A class in the settings."""
 
 
@@ -328,6 +345,23 @@ def test_a_policy_s_own_replaces_that_of_the_settings(post: Post) -> None:
     with override_settings(IDEMPOTENCY={"EXTENSIONS": [f"{__name__}.ONE_A_DAY"]}):
         assert [post("/looser/").status_code for _ in range(3)] == [201, 201, 429]
         assert [post("/noted/").status_code for _ in range(2)] == [201, 429]
+
+
+def test_an_option_adds_no_statement(post: Post) -> None:
+    """It says something about calls, and looks at none: no savepoint protects a call from it."""
+    sent = []
+    for url in ("/plain/", "/optional/"):
+        post(url)
+        with CaptureQueriesContext(connection) as captured:
+            assert post(url).status_code == 201
+        sent.append([query["sql"].partition(" ")[0] for query in captured])
+    assert sent[0] == sent[1]
+
+
+def test_an_option_that_looks_at_calls(post: Post) -> None:
+    """A subclass may, as any extension."""
+    post("/telling/")
+    assert "completed" in Noting.asked
 
 
 def test_a_policy_of_each_request_does_not_keep_it(post: Post) -> None:

@@ -270,7 +270,7 @@ def differences(profile: str, user: User | None, **fields: Any) -> dict[Any, Any
 
 
 @pytest.mark.parametrize("anonymous", [True, False], ids=["anonymous", "user"])
-@pytest.mark.parametrize("profile", DIALECTS)
+@pytest.mark.parametrize("profile", OPTIONAL)
 def test_under_the_middleware(profile: str, anonymous: bool, user: User) -> None:
     """Status, bytes, headers, what is read of a body, and queries are those of a project without
     the middleware.

@@ -855,6 +855,7 @@ def test_a_decorator_with_other_arguments_is_reported() -> None:
     [
         ({"keep_exceptions": 5}, "keep_exceptions takes classes of exceptions"),
         ({"keep_exceptions": None}, "keep_exceptions takes classes of exceptions"),
+        ({"ttl": 5}, "takes no ttl. Type expires_after"),
         ({"key_prefix": 5}, "key_prefix is text"),
         ({"key_prefix": b"charge"}, "key_prefix is text"),
         ({"key_prefix": ""}, "key_prefix is text"),

@@ -51,7 +51,8 @@ class StepTerms:
             raise ConfigurationError(
                 f'step({name!r}, at={self.at!r}): at is "least_once" or "most_once".'
             ) from None
-        object.__setattr__(self, "keep", exception_classes(self.keep, f"step({name!r}): keep"))
+        says = f"step({name!r}): keep takes classes of exceptions, such as (SoldOut,)"
+        object.__setattr__(self, "keep", exception_classes(self.keep, says))
         if self.here and self.function is None:
             raise ConfigurationError(
                 f"step({name!r}, here=True) as a block: what writes here is given as a function."

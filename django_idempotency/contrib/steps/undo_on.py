@@ -28,10 +28,12 @@ class UndoOn(Extension):
     class of exceptions.
     """
 
+    decides = "undo_on"
     needs_lease = True
 
     def __init__(self, *exceptions: Any) -> None:
-        self.terms = {"undo_on": exception_classes(exceptions, "UndoOn()")}
+        says = "Name the classes of exceptions one by one, such as UndoOn(SoldOut, CardDeclined)"
+        self.terms = {"undo_on": exception_classes(exceptions, says)}
 
     def __repr__(self) -> str:
         return f"UndoOn({', '.join(each.__qualname__ for each in self.terms['undo_on'])})"
