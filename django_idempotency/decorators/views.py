@@ -17,7 +17,7 @@ from ..core.policy import Policy, async_contradiction
 from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..http.atomic_requests import leave_atomic_requests
-from ..http.kinds import kind_of, kinds
+from ..http.kinds import kind_of, offer
 from ..http.markers import mark
 from ..http.responses import answer_to
 from ..http.run import arun, run
@@ -40,8 +40,7 @@ def guarded_view(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]
     """Guard a view."""
     guarded = (_guarded_async if _is_async(view) else _guarded)(view, policy)
     mark(guarded, policy=policy)
-    for kind in kinds():
-        kind.offer(guarded, view, policy)
+    offer(guarded, view, policy)
     return leave_atomic_requests(guarded) if leases(policy) else guarded
 
 
@@ -60,10 +59,7 @@ def _guarded(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
         try:
             return run(source, policy, call, source=source)
         except Http404 as error:
-            answer = answer_to(source, error, guarded)
-            if answer is None:
-                raise
-            return answer
+            return answer_to(source, error, guarded)
 
     return guarded
 
@@ -89,10 +85,7 @@ def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., An
         try:
             return await arun(source, policy, call)
         except Http404 as error:
-            answer = answer_to(source, error, guarded)
-            if answer is None:
-                raise
-            return answer
+            return answer_to(source, error, guarded)
 
     return markcoroutinefunction(guarded)
 

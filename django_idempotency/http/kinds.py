@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -29,6 +29,9 @@ Function = Callable[..., Any]
 #: What decorators above ours have set on a function: its `__dict__`.
 Marks = dict[str, Any]
 Answer = TypeVar("Answer")
+#: What decorators of these packages leave on a function that they have made a view: they call it
+#: without what stands above them.
+MADE_BY = {"_ninja_operation": "ninja"}
 #: How many answers are remembered. Only tests, and projects that make a view for each request, have
 #: more.
 LARGEST = 4096
@@ -133,11 +136,11 @@ class Unknown(ViewKind):
                 f"it is {self.called}, and the optional app for that is not installed",
             )
 
-    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse the class, or the request."""
+    def refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse the function, the class, or the request."""
         raise ImproperlyConfigured(self.astray)
 
-    guard_class = guard_method = dispatch = arun_inside = _refuse
+    guard_class = guard_method = dispatch = arun_inside = refuse
 
 
 def kinds() -> list[ViewKind]:
@@ -145,6 +148,19 @@ def kinds() -> list[ViewKind]:
     if not apps.apps_ready:  # a decorator in a module that the settings import
         return []
     return [each for each in app_extensions() if isinstance(each, ViewKind)]
+
+
+def offer(guarded: Function, view: Function, policy: Policy) -> None:
+    """Let each kind prepare a guarded function.
+
+    Raises `ImproperlyConfigured` where another package has made the function a view already.
+    """
+    for kind in kinds():
+        kind.offer(guarded, view, policy)
+    if apps.apps_ready:
+        made = kind_of(view)
+        if isinstance(made, Unknown):
+            made.refuse()
 
 
 def asked_once(question: Callable[..., Answer]) -> Callable[..., Answer]:
@@ -162,10 +178,8 @@ def asked_once(question: Callable[..., Answer]) -> Callable[..., Answer]:
             if len(answers) >= LARGEST:
                 answers.clear()
             # With the view, so that no other gets its id.
-            known = answers[asked] = (
-                view,
-                question(view, *others),
-            )
+            known = (view, question(view, *others))
+            answers[asked] = known
         return known[1]
 
     setting_changed.connect(lambda **_: answers.clear(), weak=False)
@@ -174,7 +188,7 @@ def asked_once(question: Callable[..., Answer]) -> Callable[..., Answer]:
 
 @asked_once
 def kind_of(view: Any) -> ViewKind:
-    """Return the kind of a callback of the URLconf, or of a class."""
+    """Return the kind of a callback of the URLconf, of a class, or of a function to be guarded."""
     owned = view_class(view) or view
     for kind in kinds():
         if kind.owns(owned):
@@ -183,11 +197,21 @@ def kind_of(view: Any) -> ViewKind:
     if is_rest and not owned.view_is_async:
         return ORDINARY
     known = {package for kind in kinds() for package in kind.packages}
-    for base in getattr(owned, "__mro__", [owned]):
-        package = str(getattr(base, "__module__", "")).partition(".")[0]
+    for package in _made_by(owned):
         if package in ADAPTED and package not in known:
             return Unknown(package, is_rest=is_rest)
     return ORDINARY
+
+
+def _made_by(view: object) -> Iterator[str]:
+    """Yield the packages that a function or the bases of a class come from, and those that have
+    made a function a view.
+    """
+    for base in getattr(view, "__mro__", [view]):
+        yield str(getattr(base, "__module__", "")).partition(".")[0]
+    for attribute, package in MADE_BY.items():
+        if hasattr(view, attribute):
+            yield package
 
 
 def operations_of(callback: Any) -> list[Any]:

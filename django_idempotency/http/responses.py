@@ -447,22 +447,23 @@ def response_to(request: HttpRequest, error: Exception, status: int) -> HttpResp
     return response
 
 
-def answer_to(request: HttpRequest, error: Http404, view: Any) -> HttpResponseBase | None:
+def answer_to(request: HttpRequest, error: Http404, view: Any) -> HttpResponseBase:
     """Return the response that was remembered of an exception which is about to leave a URL's
-    `view`; `None`: raise it.
+    `view`.
 
-    It is raised if somebody else may see it: a decorator around the view, or a middleware's
+    Raises the error if somebody else may see it: a decorator around the view, or a middleware's
     `process_exception`; and with DEBUG, where Django shows more.
     """
     exchange = noted_of(request)
-    raised, response = (
-        (None, None) if exchange is None or exchange.answer is None else exchange.answer
-    )
-    if raised is None or raised() is not error or settings.DEBUG:
-        return None
-    if getattr(getattr(request, "resolver_match", None), "func", None) is not view:
-        return None
-    return None if _sees_exceptions(tuple(settings.MIDDLEWARE)) else response
+    if exchange is None or exchange.answer is None or settings.DEBUG:
+        raise error
+    raised, response = exchange.answer
+    match = request.resolver_match
+    if raised() is not error or match is None or match.func is not view:
+        raise error
+    if _sees_exceptions(tuple(settings.MIDDLEWARE)):
+        raise error
+    return response
 
 
 @lru_cache(maxsize=4)

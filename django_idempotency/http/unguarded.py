@@ -94,10 +94,7 @@ def watched(view: Callable[..., Any], cls: type[Any], policy: Policy) -> Callabl
             try:
                 response = await view(request, *args, **kwargs)
             except Http404 as error:
-                answer = answer_to(request, error, awatching)
-                if answer is None:
-                    raise
-                return answer
+                return answer_to(request, error, awatching)
             if _is_passed_by(request, response, cls, policy):
                 await areport_unguarded(request)
             return stamp(request, response)
@@ -110,10 +107,7 @@ def watched(view: Callable[..., Any], cls: type[Any], policy: Policy) -> Callabl
         try:
             response = view(request, *args, **kwargs)
         except Http404 as error:
-            answer = answer_to(request, error, watching)
-            if answer is None:
-                raise
-            return answer
+            return answer_to(request, error, watching)
         if _is_passed_by(request, response, cls, policy):
             report_unguarded(request)
         return stamp(request, response)

@@ -19,6 +19,8 @@ from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import ResolverMatch, path
 from django.views import View
+from ninja import NinjaAPI
+from ninja.decorators import decorate_view
 from pytest_django import Settings
 
 from django_idempotency import Policy, idempotency_exempt, idempotent
@@ -58,6 +60,20 @@ def operation() -> Any:
     path = ninja.operation.PathView()
     path.add_operation("/", ["POST"], lambda request: None)
     return path.get_view()
+
+
+@pytest.mark.usefixtures("without_ninja")
+def test_where_ninja_would_not_call_the_guard_it_is_refused() -> None:
+    """At import, as with the app: Ninja has the bare function by then."""
+    fresh = NinjaAPI(urls_namespace="without_the_app")
+    operation = fresh.post("/charges")(view)
+    with pytest.raises(ImproperlyConfigured, match="optional app for ninja to INSTALLED_APPS"):
+        idempotent()(operation)
+    with pytest.raises(ImproperlyConfigured, match="optional app for ninja to INSTALLED_APPS"):
+        fresh.post("/refunds")(decorate_view(idempotent())(view))
+
+
+def view(request: HttpRequest) -> None: ...
 
 
 class Graph(View):
