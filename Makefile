@@ -5,8 +5,10 @@ VENV ?= .venv
 DJANGO ?=
 BIN := $(VENV)/bin
 # With uv on PATH the environments are there in a fifth of the time.
-INSTALL := $(if $(shell command -v uv),uv pip install --python $(BIN)/python,$(BIN)/python -m pip install \
-	--disable-pip-version-check --no-compile)
+UV := $(shell command -v uv)
+INSTALL := $(if $(UV),uv pip install --python $(BIN)/python,$(BIN)/python -m pip install --disable-pip-version-check --no-compile)
+# The pip that comes with a Python may know no dependency groups.
+UPGRADED := $(if $(UV),,--upgrade-deps)
 
 # Tests start hundreds of processes. Each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -90,10 +92,15 @@ screenshots: $(VENV)/screenshots
 docs: pictures
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# One stamp per extra: rebuilt when pyproject.toml changes, small for the demo, complete for development.
+# One stamp per dependency group of pyproject.toml, with the extras that it needs: all, but for these. A group is rebuilt when
+# pyproject.toml changes.
+EXTRAS_demo := [client,prometheus,rest]
+EXTRAS_screenshots := $(EXTRAS_demo)
+EXTRAS_test-core := [redis,rest]
+
 $(VENV)/%: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer, please: make PYTHON=python3.12")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing .[$*] into $(VENV)"
-	@$(INSTALL) --quiet --editable '.[$*]' $(if $(DJANGO),'$(DJANGO)')
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(UPGRADED) $(VENV)
+	@echo "Installing the group $* into $(VENV)"
+	@$(INSTALL) --quiet --editable '.$(or $(EXTRAS_$*),[all])' --group $* $(if $(DJANGO),'$(DJANGO)')
 	@touch $@

@@ -4,8 +4,8 @@ of its own.
     python -m tests.core_alone [pytest arguments]
     python -m tests.core_alone --others  # prints the paths of all other tests
 
-pyproject's extra `test-core` says which packages there are. What else this environment has is
-refused to pytest, and to the processes that it starts.
+pyproject's dependency group `test-core` says which packages there are, with the extras `redis` and
+`rest`. What else this environment has is refused to pytest, and to the processes that it starts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pathlib import Path
 from .support.extras import refused_without, refusing
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRA = "test-core"
+#: A dependency group, and extras, as in the Makefile.
+PACKAGES = ("test-core", "redis", "rest")
 
 FOLDERS = (
     *(
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
         "DATABASE": "sqlite",
         "DJANGO_SETTINGS_MODULE": "testproject.settings",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        **refusing(refused_without(EXTRA)),
+        **refusing(refused_without(*PACKAGES)),
     }
     command = [
         sys.executable,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from .core_alone import EXTRA, FOLDERS, NEED_MORE
+from .core_alone import FOLDERS, NEED_MORE, PACKAGES
 from .support.extras import installed_by, refused_without
 
 HERE = Path(__file__).parent
@@ -32,14 +32,14 @@ def test_no_module_is_left_out_in_vain() -> None:
         for module in NEED_MORE
         if not re.search(imports[module], texts[module], re.MULTILINE)
     ] == []
-    assert set(NEED_MORE.values()) <= refused_without(EXTRA)
+    assert set(NEED_MORE.values()) <= refused_without(*PACKAGES)
 
 
 def test_what_the_core_needs() -> None:
     """Its tests have Django, REST framework and Redis, and nothing of contrib or of a database's
     driver.
     """
-    there = installed_by(EXTRA)
+    there = installed_by(*PACKAGES)
     assert {
         "django",
         "djangorestframework",

@@ -123,12 +123,13 @@ class Method:
         above = {name: value for name, value in vars(self).items() if name not in bare}
         if mark_of(self).exempt:
             above[MARK] = Mark(exempt=True)
-        if any(
+        is_rest = hasattr(owner, "initialize_request")
+        if not is_rest and any(
             kind.guard_method(self._method, above, self._policy, guarded_view, owner)
             for kind in (kind_of(owner), *kinds())
         ):
             return
-        if not issubclass(owner, View) or hasattr(owner, "initialize_request"):
+        if is_rest or not issubclass(owner, View):
             raise ImproperlyConfigured(
                 f"@idempotent() on {owner.__name__}.{name}: methods are guarded in "
                 "Django's class-based views. "

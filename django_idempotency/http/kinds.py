@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
@@ -144,8 +145,19 @@ class Unknown(ViewKind):
 
 
 def kinds() -> list[ViewKind]:
-    """Return the kinds that installed apps know."""
-    if not apps.apps_ready:  # a decorator in a module that the settings import
+    """Return the kinds that installed apps know.
+
+    Raises `ImproperlyConfigured` before Django has them, if a package is imported whose views one
+    of them may guard.
+    """
+    if not apps.apps_ready:  # a decorator in a module that the settings or a package import
+        early = [package for package in ADAPTED if package in sys.modules]
+        if early:
+            raise ImproperlyConfigured(
+                "A view was guarded before Django's apps were ready, so django-idempotency cannot "
+                f"know if it is a view of {' or '.join(early)}. Import its module later: in the "
+                "URLconf, or in ready() of an AppConfig."
+            )
         return []
     return [each for each in app_extensions() if isinstance(each, ViewKind)]
 
@@ -157,10 +169,9 @@ def offer(guarded: Function, view: Function, policy: Policy) -> None:
     """
     for kind in kinds():
         kind.offer(guarded, view, policy)
-    if apps.apps_ready:
-        made = kind_of(view)
-        if isinstance(made, Unknown):
-            made.refuse()
+    made = kind_of(view)
+    if isinstance(made, Unknown):
+        made.refuse()
 
 
 def asked_once(question: Callable[..., Answer]) -> Callable[..., Answer]:

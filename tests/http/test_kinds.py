@@ -50,8 +50,13 @@ def test_a_kind_needs_its_app(settings: Settings) -> None:
 
 
 def test_before_the_apps_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module that the settings import may have a guarded view, of no kind yet."""
+    """A module that the settings import may have a guarded view: it is of no kind, unless a package
+    is imported that an optional app may know.
+    """
     monkeypatch.setattr(apps, "apps_ready", False)
+    with pytest.raises(ImproperlyConfigured, match=r"apps were ready.*ninja.*the URLconf"):
+        idempotent()(view)
+    monkeypatch.setattr(kinds, "ADAPTED", ())
     assert kinds.kinds() == []
 
 

@@ -1,4 +1,6 @@
-"""What an extra of this project installs, and which modules of this environment it does not."""
+"""The packages of a dependency group and extras of this project, and which modules of this
+environment belong to none of them.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from importlib.machinery import all_suffixes
 from importlib.metadata import PackageNotFoundError, distributions, requires
 from inspect import getmodulename
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -21,31 +24,54 @@ else:
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-def installed_by(extra: str) -> set[str]:
-    """Return the distributions that `pip install django-idempotency[extra]` needs, by their
+def installed_by(group: str, *extras: str) -> set[str]:
+    """Return the distributions that a dependency group and extras of this project need, by their
     canonical names.
 
     Our own requirements are read from pyproject.toml: the metadata of an editable installation may
     be older.
     """
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    read = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project = read["project"]
     ours = canonicalize_name(project["name"])
     found: set[tuple[str, str]] = set()
-    waiting: list[tuple[str, str]] = [(ours, ""), (ours, extra)]
+    waiting: list[tuple[str, str]] = [(ours, extra) for extra in ("", *extras)]
+    waiting += _needed(_of_group(read["dependency-groups"], group), "")
     while waiting:
         name, wanted = each = waiting.pop()
         if each in found:
             continue
         found.add(each)
-        if name == ours:
-            lines = project["optional-dependencies"][wanted] if wanted else project["dependencies"]
-        else:
+        if name != ours:
             lines = _requires(name)
-        for line in lines:
-            needed = Requirement(line)
-            if needed.marker is None or needed.marker.evaluate({"extra": wanted}):
-                waiting += [(canonicalize_name(needed.name), of) for of in ("", *needed.extras)]
+        elif wanted:
+            lines = project["optional-dependencies"][wanted]
+        else:
+            lines = project["dependencies"]
+        waiting += _needed(lines, wanted)
     return {name for name, _ in found}
+
+
+def _of_group(groups: dict[str, Any], group: str) -> list[str]:
+    """Return the lines of a dependency group and of those that it includes."""
+    lines: list[str] = []
+    for each in groups[group]:
+        if isinstance(each, str):
+            lines.append(each)
+        else:
+            lines += _of_group(groups, each["include-group"])
+    return lines
+
+
+def _needed(lines: Iterable[str], wanted: str) -> list[tuple[str, str]]:
+    """Return the distributions, each with "" and with the extras that are needed of it."""
+    requirements = [Requirement(line) for line in lines]
+    return [
+        (canonicalize_name(each.name), extra)
+        for each in requirements
+        if each.marker is None or each.marker.evaluate({"extra": wanted})
+        for extra in ("", *each.extras)
+    ]
 
 
 def _requires(name: str) -> list[str]:
@@ -55,11 +81,11 @@ def _requires(name: str) -> list[str]:
         return []  # then none of its modules are here
 
 
-def refused_without(extra: str) -> set[str]:
-    """Return the top-level modules of this environment that an environment with only that extra
-    does not have.
+def refused_without(group: str, *extras: str) -> set[str]:
+    """Return the top-level modules of this environment that an environment with only that group and
+    those extras does not have.
     """
-    present = installed_by(extra)
+    present = installed_by(group, *extras)
     return _modules(kept=False, of=present) - _modules(kept=True, of=present)
 
 

@@ -19,6 +19,9 @@ from ..support.extras import refused_without, refusing
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
+#: A dependency group, and extras, as in the Makefile.
+PACKAGES = ("demo", "client", "prometheus", "rest")
+
 KEPT = Row(
     journey="20 at once",
     sent="alice: order-2",
@@ -54,9 +57,9 @@ def test_broken(change: Any) -> None:
 @pytest.mark.slow
 def test_what_the_extra_does_not_install_is_refused() -> None:
     """The demo is played without pytest, though it is there, and with what Django and the extras of
-    the extra need.
+    the group need.
     """
-    refused = refused_without("demo")
+    refused = refused_without(*PACKAGES)
     assert refused >= {"pytest", "psycopg", "hypothesis"}
     assert refused.isdisjoint(
         {"django", "sqlparse", "gunicorn", "rest_framework", "httpx", "httpcore", "jmespath"}
@@ -117,7 +120,7 @@ def test_the_demo() -> None:
     Neither it nor its server can import what the extra `demo` does not install.
     """
     command = [sys.executable, "-m", "testproject.demo"]
-    environment = {**os.environ, "DEMO_EXIT": "1", **refusing(refused_without("demo"))}
+    environment = {**os.environ, "DEMO_EXIT": "1", **refusing(refused_without(*PACKAGES))}
     with subprocess.Popen(
         command,
         cwd=ROOT,
