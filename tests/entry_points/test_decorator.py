@@ -362,11 +362,12 @@ def test_what_cannot_work_raises_where_it_is_written(misuse: str) -> None:
 def test_a_method_of_a_drf_class_raises() -> None:
     """A DRF class uses the mixin as its entry point, however many of its methods are decorated."""
 
-    def handle(self: Any, request: Request) -> None: ...
-
     class Wrong(APIView):
-        post = idempotent()(handle)
-        put = idempotent()(handle)
+        @idempotent()
+        def post(self, request: Request) -> None: ...
+
+        @idempotent()
+        def put(self, request: Request) -> None: ...
 
     with pytest.raises(ImproperlyConfigured, match="IdempotentViewMixin"):
         Wrong.as_view()
