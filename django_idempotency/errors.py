@@ -13,6 +13,9 @@ from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar
 from uuid import UUID
 
+#: How an extra is installed from a clone: no index has the package yet.
+INSTALL = 'pip install "./django-idempotency[{}]"'
+
 
 class IdempotencyError(Exception):
     """Something about idempotency went wrong."""

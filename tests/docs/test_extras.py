@@ -27,6 +27,14 @@ def test_the_table_of_extras() -> None:
         )
 
 
+def test_nobody_is_told_to_install_a_name_from_an_index() -> None:
+    """No index has the package under a name that is ours: each command names a folder."""
+    modules = (ROOT / "django_idempotency").rglob("*.py")
+    texts = [path.read_text(encoding="utf-8") for path in (*modules, *pages(), ROOT / "README.md")]
+    assert re.findall(r"install [\"']?django.idempotency.*", "\n".join(texts)) == []
+    assert re.findall(r"(?<!\./)django-idempotency\[[^{].*", "\n".join(texts)) == []
+
+
 def test_each_extra_that_a_page_names() -> None:
     """It exists."""
     texts = [page.read_text(encoding="utf-8") for page in (*pages(), ROOT / "README.md")]

@@ -15,6 +15,7 @@ from django.http import HttpRequest
 from django.http.request import RawPostDataException
 
 from ...api import canonical_json, fits, is_deep
+from ...errors import INSTALL
 
 #: Members, and each element of a list: `sent_at`, `trace.id`, `items[].line_id`, `[].id`.
 _PATH = re.compile(r"(?:(?:\[\])+\.)?[^.\[\]]+(?:\[\])*(?:\.[^.\[\]]+(?:\[\])*)*")
@@ -128,7 +129,6 @@ def _rfc8785() -> Any:
         import rfc8785  # an extra
     except ImportError as error:
         raise ImproperlyConfigured(
-            'json_body(numbers="rfc8785") needs rfc8785. Type: pip install '
-            '"django-idempotency[rfc8785]".'
+            'json_body(numbers="rfc8785") needs rfc8785. Type: ' + INSTALL.format("rfc8785")
         ) from error
     return rfc8785

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from django.core.exceptions import ImproperlyConfigured
 
 from ...core.concurrency import reset_in_children
-from ...errors import StoreUnavailable
+from ...errors import INSTALL, StoreUnavailable
 
 if TYPE_CHECKING:
     from .items import Item
@@ -46,8 +46,8 @@ class DynamoDBClient:
         """`where`: the region and the address, as boto3 takes them."""
         if client is None and find_spec("boto3") is None:
             raise ImproperlyConfigured(
-                "DynamoDBStore needs boto3, which is not installed. Type: pip install "
-                '"django-idempotency[dynamodb]"'
+                "DynamoDBStore needs boto3, which is not installed. Type: "
+                + INSTALL.format("dynamodb")
             )
         self._timeout = timeout
         self._where = where

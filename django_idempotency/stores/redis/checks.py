@@ -14,7 +14,7 @@ from .connecting import pool_of
 class E018(Finding):
     """IDEMPOTENCY["STORES"]["%(alias)s"] cannot make connections to its Redis: %(problem)s.
 
-    Type python -m pip install "django-idempotency[redis]", and "OPTIONS": {"url":
+    Type python -m pip install "./django-idempotency[redis]", and "OPTIONS": {"url":
     "redis://127.0.0.1:6379/1"}; or {"cache": …} with the alias of a cache whose "BACKEND" is
     django.core.cache.backends.redis.RedisCache, django_redis.cache.RedisCache or
     django_valkey.cache.ValkeyCache.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from django.core.exceptions import ImproperlyConfigured
 
 from ....core.hashing import framed
+from ....errors import INSTALL
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -130,7 +131,6 @@ def _cipher(key: bytes) -> AESGCM:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # an extra
     except ImportError as error:
         raise ImproperlyConfigured(
-            "ENCRYPTION_KEYS needs cryptography. Type: pip install "
-            '"django-idempotency[encryption]".'
+            "ENCRYPTION_KEYS needs cryptography. Type: " + INSTALL.format("encryption")
         ) from error
     return AESGCM(key)

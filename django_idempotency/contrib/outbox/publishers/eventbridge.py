@@ -1,4 +1,4 @@
-"""EventBridge, over boto3: `pip install "django-idempotency[eventbridge]"`.
+"""EventBridge, over boto3: `pip install "./django-idempotency[eventbridge]"`.
 
 EventBridge gives an event a new `id` each time it is published, and it ignores a detail that is not
 an object. So the detail is a CloudEvent always: consumers recognise a duplicate by `detail.[source,

@@ -1,4 +1,4 @@
-"""Kafka, over confluent-kafka: `pip install "django-idempotency[kafka]"`.
+"""Kafka, over confluent-kafka: `pip install "./django-idempotency[kafka]"`.
 
 The topic is the topic, and the message's key the record's: one partition, so one order. The header
 `id` holds the message's id, as Debezium's event router writes it.

@@ -1,4 +1,4 @@
-"""SQS FIFO, over boto3: `pip install "django-idempotency[sqs]"`.
+"""SQS FIFO, over boto3: `pip install "./django-idempotency[sqs]"`.
 
 `MessageDeduplicationId` is the message's id. SQS drops its duplicates for **five minutes** only: a
 relay that was down for longer sends a second one, so the consumer remembers the id, too. It is in

@@ -1,5 +1,5 @@
 """Signed webhooks as Standard Webhooks says, over standardwebhooks and httpx: `pip install
-"django-idempotency[webhooks]"`.
+"./django-idempotency[webhooks]"`.
 
 `webhook-id` is the message's id, and the same for each attempt. For several receivers send a
 message to each, under a key of its own: then one that is away makes no other wait.
