@@ -8,6 +8,7 @@ nothing goes stale.
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -15,6 +16,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from http import HTTPStatus
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import django
 from django.apps import apps
@@ -254,6 +256,53 @@ def said(statuses: Collection[int]) -> str:
     return "all" if parts == ["2xx", "3xx", "4xx", "5xx"] else "; ".join(parts)
 
 
+def runs() -> list[dict[str, Any]]:
+    """Return the runs of docs/matrix.json, with the versions of Python and Django in two numbers."""
+    kept = json.loads((Path(__file__).parent / "matrix.json").read_text(encoding="utf-8"))
+    return [
+        {
+            **run,
+            **run["versions"],
+            "pair": tuple(
+                ".".join(run["versions"][each].split(".")[:2]) for each in ("python", "django")
+            ),
+        }
+        for run in kept
+    ]
+
+
+def pairs() -> Iterator[Row]:
+    """Yield for each Python the date of its newest run with each Django."""
+    dates: dict[tuple[str, str], str] = {}
+    for run in runs():
+        dates[run["pair"]] = max(run["date"], dates.get(run["pair"], ""))
+    pythons = sorted({python for python, _ in dates}, key=in_order)
+    djangos = sorted({django for _, django in dates}, key=in_order)
+    yield ("Python", *(f"Django {django}" for django in djangos))
+    for python in pythons:
+        yield (python, *(dates.get((python, django), "") for django in djangos))
+
+
+def in_order(version: str) -> list[int]:
+    return [int(number) for number in version.split(".")]
+
+
+def ran() -> Iterator[Row]:
+    yield ("server", "driver", "Python", "Django", "tests", "passed", "skipped", "date", "command")
+    for run in sorted(runs(), key=lambda run: (run["server"], run["python"], run["name"])):
+        yield (
+            run["server"],
+            run["driver"],
+            run["python"],
+            run["django"],
+            run["name"],
+            f"{run['passed']:,}",
+            f"{run['skipped']:,}",
+            run["date"],
+            f"`{run['by']}`",
+        )
+
+
 def written(rows: Iterable[Row]) -> str:
     """Return a table, whose first row is its head."""
     head, *body = rows
@@ -343,6 +392,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "memory": lambda: written(memory()),
     "attributes": lambda: written(attributes()),
     "commands": commands,
+    "pairs": lambda: written(pairs()),
+    "runs": lambda: written(ran()),
     "reading": reading,
     "rows": asked,
 }

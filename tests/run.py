@@ -23,7 +23,11 @@ from pathlib import Path
 from typing import IO
 from xml.etree import ElementTree
 
+from . import matrix
+
 ROOT = Path(__file__).resolve().parent.parent
+#: Is each run that passes noted for the matrix of versions?
+NOTED = os.environ.get("MATRIX") == "1"
 REQUIRED = os.environ.get("REQUIRE_SERVICES") == "1"
 
 DATABASES = ("sqlite", "postgresql", "mariadb", "mysql")
@@ -147,7 +151,18 @@ def run(
             command, cwd=ROOT, env=environment(database), stdout=output, stderr=output, check=False
         ).returncode
         counts = read(report) if report.exists() else Counts()
-    return counts if code == 0 or counts.failed else counts + Counts(failed=1)
+    if code and not counts.failed:
+        counts += Counts(failed=1)
+    if NOTED and not counts.failed:
+        tests = "one case of each" if "--one-case" in arguments else "the suite"
+        matrix.note(
+            by=".ci/run",
+            name=tests,
+            passed=counts.passed,
+            skipped=counts.skipped,
+            on=matrix.versions("database", environment=environment(database)),
+        )
+    return counts
 
 
 def run_together(

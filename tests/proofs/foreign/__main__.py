@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
+from ... import matrix
 from ..environments import Unavailable
 from . import environment, shop_run
 from .explained import EXPLAINED
@@ -121,13 +122,31 @@ def compare(
             mode: differences(without[mode], run.outcomes) for mode, run in found.items()
         }
         rows.append(row(suite, tally(without["keyed"]), found, found_differences))
-        failures += judge(suite, found, found_differences)
+        wrong = judge(suite, found, found_differences)
+        failures += wrong
+        if not wrong:
+            keep(suite, found["keyed"])
     print(table(HEADER, rows))
     if shop:
         words, complaint = shop_run.run(deadline)
         failures += complaint
         print(words)
     return failures
+
+
+def keep(suite: Suite, keyed: Run) -> None:
+    """Note for the matrix of versions that a suite's tests end with us as without."""
+    states = [outcome.state for outcome in keyed.outcomes.values()]
+    on = matrix.versions(python=str(environment.PYTHON))
+    matrix.note(
+        by="make foreign",
+        name=suite.name.replace(
+            suite.archive.name, f"{suite.archive.name} {suite.archive.version}"
+        ),
+        passed=states.count("passed"),
+        skipped=states.count("skipped"),
+        on=on,
+    )
 
 
 def row(

@@ -13,8 +13,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
+from ... import matrix
 from .databases import behind_pgbouncer, on_postgresql
 from .drivers import DRIVERS, through
 from .emulators import on_ministack, on_tansu
@@ -58,11 +60,20 @@ def main(names: Sequence[str]) -> int:
 def reach(name: str) -> Result:
     print(f"\n=== {name} {'=' * (100 - len(name))}", flush=True)
     try:
-        return SERVERS[name]()
+        result = SERVERS[name]()
     except Unavailable as why:
         return Result(version="", note=f"could not be had: {why}")
     except (AssertionError, subprocess.SubprocessError) as error:
         return Result(version="", note=f"does not start: {error}")
+    if result.counts is not None and not result.counts.failed:
+        matrix.note(
+            by=f"make reach REACH={name}",
+            name=name,
+            passed=result.counts.passed,
+            skipped=result.counts.skipped,
+            on=result.on or replace(matrix.versions(), server=result.version),
+        )
+    return result
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...matrix import Versions
 from ...run import Counts, read
 from .obtaining import ROOT
 
@@ -25,6 +26,8 @@ class Result:
     version: str
     counts: Counts | None = None
     note: str = ""
+    #: The versions of all, where another interpreter than ours ran the tests.
+    on: Versions | None = None
 
 
 def run(
