@@ -17,6 +17,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ..core.concurrency import holding
 from ..core.records import Counted, Record, Repeats
 from ..engine.background import Background
 
@@ -53,15 +54,17 @@ class RepeatCounter(Background):
         if not store.counts_repeats:
             return
         once = Repeats(int(replayed), int(not replayed), datetime.now(timezone.utc))
+        holding(self._lock, self._add, store, record, once)
+
+    def _add(self, store: BaseStore, record: Record, once: Repeats) -> None:
         key = store, record.id
-        with self._lock:
-            known = self._waiting.get(key)
-            if known is None and len(self._waiting) >= MOST:
-                return
-            repeats = once if known is None else _sum(known.repeats, once)
-            self._waiting[key] = Counted(record.id, repeats, record.purge_at)
-            with suppress(RuntimeError):  # the interpreter is ending: drain() writes it
-                self._start()
+        known = self._waiting.get(key)
+        if known is None and len(self._waiting) >= MOST:
+            return
+        repeats = once if known is None else _sum(known.repeats, once)
+        self._waiting[key] = Counted(record.id, repeats, record.purge_at)
+        with suppress(RuntimeError):  # the interpreter is ending: drain() writes it
+            self._start()
 
     def flush(self) -> None:
         """Write what waits, each store's in one batch."""

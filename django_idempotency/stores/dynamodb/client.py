@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from ...core.concurrency import reset_in_children
+from ...core.concurrency import holding, reset_in_children
 from ...errors import INSTALL, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -98,10 +98,12 @@ class DynamoDBClient:
         if self._given is not None:
             return self._given
         if self._built is None:
-            with self._lock:
-                if self._built is None:
-                    self._built = self._build(self._timeout)
+            holding(self._lock, self._build_once)
         return self._built
+
+    def _build_once(self) -> None:
+        if self._built is None:
+            self._built = self._build(self._timeout)
 
     def patient(self) -> Any:
         """Return a client for slow requests (up to 10 s), such as creating a table."""

@@ -13,7 +13,6 @@ from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from ...core import rules
-from ...core.concurrency import new_lock
 from ...core.records import MISSING, Record, Status
 from ...errors import StoreRefused
 
@@ -77,34 +76,34 @@ class LocalCache:
         self._size = size
         self._seconds = seconds
         self._clock = clock
-        self._entries: OrderedDict[UUID, _Entry] = OrderedDict()
-        self._lock = new_lock()
+        #: By the integer of the id. Each operation on it is one step, and what two threads do
+        #: between them costs a copy at most: so there is no lock that an interrupt could leave.
+        self._entries: OrderedDict[int, _Entry] = OrderedDict()
 
     def peek(self, record_id: UUID) -> Record | None:
-        with self._lock:
-            entry = self._entries.get(record_id)
-            if entry is None:
-                return None
-            age = self._clock() - entry.at
-            record = entry.record._replace(read_at=entry.record.read_at + timedelta(seconds=age))
-            if age >= entry.seconds or rules.expired(record):
-                del self._entries[record_id]
-                return None
-            self._entries.move_to_end(record_id)
-            return record
+        entry = self._entries.get(record_id.int)
+        if entry is None:
+            return None
+        age = self._clock() - entry.at
+        record = entry.record._replace(read_at=entry.record.read_at + timedelta(seconds=age))
+        if age >= entry.seconds or rules.expired(record):
+            self.drop(record_id)
+            return None
+        with suppress(KeyError):  # another thread has dropped it
+            self._entries.move_to_end(record_id.int)
+        return record
 
     def put(self, record: Record, *, seconds: float) -> None:
-        with self._lock:
-            self._entries.pop(record.id, None)
-            if record.status is not Status.COMPLETED or _is_long(record):
-                return
-            self._entries[record.id] = _Entry(record, self._clock(), min(seconds, self._seconds))
-            if len(self._entries) > self._size:
+        self.drop(record.id)
+        if record.status is not Status.COMPLETED or _is_long(record):
+            return
+        self._entries[record.id.int] = _Entry(record, self._clock(), min(seconds, self._seconds))
+        if len(self._entries) > self._size:
+            with suppress(KeyError):  # others have dropped all of them
                 self._entries.popitem(last=False)
 
     def drop(self, record_id: UUID) -> None:
-        with self._lock:
-            self._entries.pop(record_id, None)
+        self._entries.pop(record_id.int, None)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -127,7 +126,6 @@ class CircuitBreaker:
         self.local = getattr(front, "local", False)
         self._front = front
         self._clock = clock
-        self._lock = new_lock()
         self._failing = False
         self._again = self._warned = float("-inf")
         #: Is called at each failure, for the metrics: is the front down? Otherwise it has returned
@@ -159,12 +157,11 @@ class CircuitBreaker:
     def _allows_call(self) -> bool:
         if not self._failing:
             return True
-        with self._lock:
-            now = self._clock()
-            admitted = now >= self._again
-            if admitted:
-                self._again = now + PAUSE  # later calls wait for the result of this one
-            return admitted
+        now = self._clock()
+        if now < self._again:
+            return False
+        self._again = now + PAUSE  # later calls wait for the result of this one
+        return True
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -176,12 +173,12 @@ class CircuitBreaker:
             self._failing = False
 
     def _report(self, error: Exception, *, down: bool) -> None:
-        with self._lock:
-            now = self._clock()
-            self._failing = down
-            self._again = now + PAUSE
-            if warns := now - self._warned >= WARN_EVERY:
-                self._warned = now
+        now = self._clock()
+        self._failing = down
+        self._again = now + PAUSE
+        warns = now - self._warned >= WARN_EVERY
+        if warns:
+            self._warned = now
         with suppress(Exception):
             if self.failed is not None:
                 self.failed(down)
