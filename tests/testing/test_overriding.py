@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import unittest
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, ClassVar
@@ -57,7 +58,7 @@ def test_it_decorates_a_coroutine_function() -> None:
         await asyncio.sleep(0)
         return switch.enabled()
 
-    assert asyncio.iscoroutinefunction(ask)
+    assert inspect.iscoroutinefunction(ask)
     assert asyncio.run(ask()) is False
 
 
