@@ -52,6 +52,7 @@ reach: $(VENV)/dev
 	$(BIN)/python -m tests.proofs.reach $(REACH)
 
 # PostgreSQL restarts every few seconds under clients that retry; CHAOS_CLIENTS, CHAOS_SECONDS and CHAOS_PAUSE say how hard.
+# CHAOS=--failover: a primary is killed for good each time, and its synchronous standby promoted.
 chaos: $(VENV)/dev
 	$(BIN)/python -m tests.proofs.chaos $(CHAOS)
 

@@ -15,7 +15,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -97,13 +97,15 @@ def minor(version: str) -> str:
 
 
 def versions(
-    *options: str, python: str = sys.executable, environment: Mapping[str, str] = os.environ
+    *options: str,
+    command: Sequence[str] = (sys.executable,),
+    environment: Mapping[str, str] = os.environ,
 ) -> Versions:
     """Ask an interpreter for its versions; with "database", also for those of the database that the
     environment names.
     """
     done = subprocess.run(
-        [python, "-c", PROBE, *options],
+        [*command, "-c", PROBE, *options],
         cwd=ROOT,
         env={"DJANGO_SETTINGS_MODULE": "testproject.settings", **environment},
         capture_output=True,

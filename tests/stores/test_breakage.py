@@ -150,16 +150,19 @@ def test_killed_in_the_work_and_swallowed() -> None:
 
 
 @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="The setting is PostgreSQL's")
+@pytest.mark.parametrize("limit", ["idle_in_transaction_session_timeout", "transaction_timeout"])
 @pytest.mark.parametrize("marked", [False, True], ids=["answers", "gives up, and answers"])
-def test_cut_for_being_idle(marked: bool) -> None:
-    """A server that ends an idle transaction is not a takeover: it is a lost transaction, and the
-    next call runs.
+def test_cut_for_being_slow(marked: bool, limit: str) -> None:
+    """A server that ends an idle or a long transaction is not a takeover: it is a lost transaction,
+    and the next call runs.
     """
+    if limit == "transaction_timeout" and connection.pg_version < 170000:
+        pytest.skip("PostgreSQL has it since 17.")
     call = Call()
     call.open()
     call.work()
     with connection.cursor() as cursor:
-        cursor.execute("SET idle_in_transaction_session_timeout = '20ms'")
+        cursor.execute(f"SET LOCAL {limit} = '20ms'")
     until_gone(connection.connection.info.backend_pid)
     if marked:
         call.operation.set_rollback()

@@ -30,6 +30,7 @@ class PostgreSQLServer(Server):
 
     def __init__(self, folder: Path, programs: Path, *settings: str) -> None:
         super().__init__()
+        self.folder = folder
         self._data, self._programs = folder / "data", programs
         self._settings = [
             argument for setting in ("fsync=off", *settings) for argument in ("-c", setting)

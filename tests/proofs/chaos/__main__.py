@@ -1,7 +1,10 @@
 """Restart PostgreSQL every few seconds under clients that retry, and say what became of their
 operations.
 
-    python -m tests.proofs.chaos [workload …]
+    python -m tests.proofs.chaos [--failover] [workload …]
+
+With --failover there are two, of which the second follows the first synchronously: the first is
+killed for good, and the second is promoted.
 
 CHAOS_CLIENTS, CHAOS_SECONDS and CHAOS_PAUSE, the time between restarts in seconds, make a run
 shorter or harder.
@@ -15,15 +18,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from ...support.database_servers import postgresql
 from ...support.services import program
-from .running import run
+from .failover import pair
+from .running import Restarts, run
 from .workloads import FOLDER, WORKLOADS
 
 
-def main(names: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
+    fails_over = "--failover" in arguments
+    names = [name for name in arguments if name != "--failover"]
     if unknown := set(names) - set(WORKLOADS):
         print(f"{', '.join(unknown)}? The workloads are {', '.join(WORKLOADS)}.", file=sys.stderr)
         return 2
@@ -40,17 +47,19 @@ def main(names: Sequence[str]) -> int:
         for part, given in (("SECONDS", "120"), ("PAUSE", "4"))
     )
     began = time.monotonic()
-    with (
-        postgresql(Path(initdb).parent, "max_connections=300") as server,
-        tempfile.TemporaryDirectory() as folder,
-    ):
-        place = {
-            "HOST": "127.0.0.1",
-            "PORT": str(server.port),
-            "USER": "postgres",
-            "PASSWORD": "",
-            "OPTIONS": "{}",
-        }
+    programs = Path(initdb).resolve().parent
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        place = {"USER": "postgres", "PASSWORD": ""}
+        server: Restarts
+        if fails_over:
+            both = stack.enter_context(pair(programs, "max_connections=300"))
+            place |= both.place
+            server = both
+        else:
+            one = stack.enter_context(postgresql(programs, "max_connections=300"))
+            place |= {"HOST": "127.0.0.1", "PORT": str(one.port), "OPTIONS": "{}"}
+            server = one
         os.environ.update({f"POSTGRESQL_{part}": value for part, value in place.items()})
         os.environ.update(
             DATABASE="postgresql", DJANGO_SETTINGS_MODULE="tests.proofs.chaos.settings"
@@ -60,8 +69,8 @@ def main(names: Sequence[str]) -> int:
 
         django.setup()
         print(
-            f"{', '.join(workloads)}: {clients} clients, {seconds:g} s, a restart every "
-            f"{pause:g} s",
+            f"{', '.join(workloads)}: {clients} clients, {seconds:g} s, a "
+            f"{'failover' if fails_over else 'restart'} every {pause:g} s",
             flush=True,
         )
         reports = run(workloads, server, clients=clients, seconds=seconds, pause=pause)

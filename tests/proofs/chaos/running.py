@@ -9,12 +9,19 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from django_idempotency.testing.linearizability import Answer, Violation, violations
 
-from ...support.database_servers import PostgreSQLServer
 from .clients import Clients, random
 from .workloads import Workload, prepare
+
+
+class Restarts(Protocol):
+    """The database: one server, or a pair."""
+
+    def restart(self) -> None:
+        """End it in the middle of whatever it does, and return once there is one again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +61,7 @@ class Report:
 
 def run(
     workloads: Mapping[str, Workload],
-    server: PostgreSQLServer,
+    server: Restarts,
     *,
     clients: int,
     seconds: float,

@@ -137,7 +137,7 @@ def compare(
 def keep(suite: Suite, keyed: Run) -> None:
     """Note for the matrix of versions that a suite's tests end with us as without."""
     states = [outcome.state for outcome in keyed.outcomes.values()]
-    on = matrix.versions(python=str(environment.PYTHON))
+    on = matrix.versions(command=[str(environment.PYTHON)])
     matrix.note(
         by="make foreign",
         name=suite.name.replace(

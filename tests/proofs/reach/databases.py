@@ -11,8 +11,9 @@ from ...support.database_servers import PostgreSQLServer, pgbouncer, postgresql
 from . import obtaining
 from .running import Result, run
 
-#: The contract, races, guards, purges, partitions and statement counts.
-TESTS = ["tests/stores/orm", "tests/stores/test_races.py", "tests/stores/test_waiting.py"]
+#: The contract, races, guards, purges, partitions, statement counts, and calls that break.
+TESTS = ["tests/stores/orm"]
+TESTS += [f"tests/stores/test_{name}.py" for name in ("breakage", "races", "waiting")]
 #: Each process of pytest makes a database. It is left to the server's end: a pooler holds
 #: connections to it.
 OPTIONS = ("-n", "2", "--reuse-db", "--create-db", "-p", "no:randomly", "-m", "not faults")

@@ -16,7 +16,7 @@ from .running import Result, run
 
 #: Calls that meet in the middle, besides what runs on every server.
 INTERLEAVED = [
-    f"tests/stores/test_{name}.py" for name in ("breakage", "callers", "endings", "interference")
+    f"tests/stores/test_{name}.py" for name in ("callers", "endings", "interference")
 ]
 INTERLEAVED += ["tests/entry_points/test_left_open.py"]
 #: With gunicorn: requests at once, killed workers, a database that goes away.

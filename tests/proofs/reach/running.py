@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ...matrix import Versions
 from ...run import Counts, read
-from .obtaining import ROOT
+from .obtaining import CACHE, ROOT
 
 #: Seconds for the tests against one server.
 LIMIT = 1200
@@ -41,7 +41,7 @@ def run(
     `command` starts pytest, whose output is shown.
     """
     given = {**os.environ, "DJANGO_SETTINGS_MODULE": "testproject.settings", **environment}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         report = Path(folder) / "junit.xml"
         arguments = ["-q", "-r", "fE", "--color=no", f"--junitxml={report}", *options, *paths]
         # A group of its own: xdist's workers end with it.

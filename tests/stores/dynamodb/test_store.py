@@ -789,7 +789,9 @@ assert store.client.boto is parents
 def test_without_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
     """The store says what to install."""
     monkeypatch.setitem(sys.modules, "boto3", None)
-    with pytest.raises(ImproperlyConfigured, match=r'pip install "./django-idempotency\[dynamodb\]"'):
+    with pytest.raises(
+        ImproperlyConfigured, match=r'pip install "./django-idempotency\[dynamodb\]"'
+    ):
         DynamoDBStore()
 
 
