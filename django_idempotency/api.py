@@ -42,9 +42,10 @@ Of figures: a `Meter` receives them, each a `Metric`. A request comes from a `So
 
 from __future__ import annotations
 
-from uuid import UUID
-
-from django.http import HttpRequest
+import hashlib
+import hmac
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from .conf import get as setting
 from .conf import meta_name
@@ -58,18 +59,20 @@ from .core.rules import expired as is_expired
 from .engine.deadlines import CALLER_ENDS, LONGEST, deadline
 from .engine.extensions import Details, Extension
 from .errors import Problem
-from .http.bodies import fits, is_in_memory
-from .http.counting import in_any_language
-from .http.exchange import exchange_of
-from .http.kinds import EXEMPT, ViewKind
-from .http.problems import aproblem_response, problem_response
-from .http.responses import FINAL
-from .http.selection import Document, compiled, selected_facts
 from .instrumentation.meters import Facts, Meter, Metric, Source
 from .runtime.derivation import blinded
 from .scopes import realm_of
 from .stores.base import BaseStore
 from .stores.check_messages import Finding
+
+if TYPE_CHECKING:
+    from .http.bodies import fits, is_in_memory
+    from .http.counting import in_any_language
+    from .http.exchange import refer_to
+    from .http.kinds import EXEMPT, ViewKind
+    from .http.problems import aproblem_response, problem_response
+    from .http.responses import FINAL
+    from .http.selection import Document, compiled, selected_facts
 
 __all__ = [
     "CALLER_ENDS",
@@ -125,8 +128,34 @@ __all__ = [
 ]
 
 
-def refer_to(request: HttpRequest, record: UUID) -> None:
-    """Let the problem that answers a request name this record, and not the request's own."""
-    exchange = exchange_of(request)
-    exchange.record = record
-    exchange.operation = None
+def blinded(purpose: str, *parts: bytes) -> str:
+    """Return 64 hex digits that stand for some values, and by which nobody can guess them.
+
+    It is an HMAC under the secret that keys are derived with. `purpose` keeps the hashes of two
+    uses apart.
+    """
+    hashed = framed((b"blinded", purpose.encode(), *parts))
+    return hmac.new(octets(derive_secret()), hashed, hashlib.sha256).hexdigest()
+
+
+#: Of a request: imported when it is used, since a worker or a function may never see one.
+_OF_REQUESTS = {
+    "EXEMPT": "kinds",
+    "FINAL": "responses",
+    "Document": "selection",
+    "ViewKind": "kinds",
+    "aproblem_response": "problems",
+    "compiled": "selection",
+    "fits": "bodies",
+    "in_any_language": "counting",
+    "is_in_memory": "bodies",
+    "problem_response": "problems",
+    "refer_to": "exchange",
+    "selected_facts": "selection",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _OF_REQUESTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".http.{_OF_REQUESTS[name]}", __package__), name)

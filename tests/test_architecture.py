@@ -70,7 +70,7 @@ OTHERS = {
     "conf": "django",
     "signals": "django",
     "scopes": "asgiref django",
-    "api": "django",
+    "api": "",
     "instrumentation": "django",
     "inspection": "django",
     "runtime": "asgiref django",

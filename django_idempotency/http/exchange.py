@@ -234,6 +234,13 @@ def exchange_of(request: HttpRequest) -> Exchange:
     return exchange
 
 
+def refer_to(request: HttpRequest, record: UUID) -> None:
+    """Let the problem that answers a request name this record, and not the request's own."""
+    exchange = exchange_of(request)
+    exchange.record = record
+    exchange.operation = None
+
+
 def call_on(request: HttpRequest) -> Any:
     """Return the `Call` that guards a request now, or `None`."""
     found = noted_of(request)

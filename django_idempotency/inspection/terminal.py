@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import starmap
 
 from django.utils import timezone
 
@@ -22,6 +23,8 @@ from .status import display_status, next_answer
 #: The width of the labels, and of a point in time.
 WIDTH = 14
 INSTANT = 26
+#: Between two groups of facts.
+BLANK = ("", "")
 
 _BODIES = {
     "absent": "not stored: too large, a stream, or not to be stored",
@@ -48,42 +51,48 @@ def lines(
     (COUNT_REPLAYS).
     """
     status = display_status(record)
-    yield _fact("status", f"{status.label}. {status.meaning}")
-    yield _fact("a request now", next_answer(record, purged=purged))
-    yield ""
-    yield _fact("scope", record.scope)
-    yield _fact("key", record.key)
-    yield _fact("request", f"{record.method} {redaction.text(record.path)}")
-    yield _fact("guarantee", record.guarantee)
-    yield _fact("digest", record.digest.hex() or "none: the next body may differ")
-    yield ""
-    yield _fact("attempt", record.attempt)
-    yield _fact("owner", record.owner)
+    now = record.read_at
+    is_running = record.status is Status.RUNNING
+    facts: list[tuple[str, object]] = [
+        ("status", f"{status.label}. {status.meaning}"),
+        ("a request now", next_answer(record, purged=purged)),
+        BLANK,
+        ("scope", record.scope),
+        ("key", record.key),
+        ("request", f"{record.method} {redaction.text(record.path)}"),
+        ("guarantee", record.guarantee),
+        ("digest", record.digest.hex() or "none: the next body may differ"),
+        BLANK,
+        ("attempt", record.attempt),
+        ("owner", record.owner),
+    ]
     if record.method != CALL_METHOD:
-        yield _fact("request id", rules.original_request(record))
-    yield _fact("operation", record.operation)
-    yield _fact("created", _instant(record.created_at, record.read_at))
-    yield _fact(
-        "leased until",
-        _instant(record.lease_until if record.status is Status.RUNNING else None, record.read_at),
-    )
-    yield _fact("completed", _instant(record.completed_at, record.read_at))
+        facts.append(("request id", rules.original_request(record)))
+    facts += [
+        ("operation", record.operation),
+        ("created", _instant(record.created_at, now)),
+        ("leased until", _instant(record.lease_until if is_running else None, now)),
+        ("completed", _instant(record.completed_at, now)),
+    ]
     failure = failure_of(record)
     if failure is not None:
-        yield _fact("failed", f"{_instant(failure.at, record.read_at)}, {described(failure)}")
+        facts.append(("failed", f"{_instant(failure.at, now)}, {described(failure)}"))
     if repeats is not None:
         counted = (
             f"{repeats.replays:,} replays, {repeats.mismatches:,} refused as another request, "
-            "or more"
+            f"or more; last {_instant(repeats.last_seen, now)}"
         )
-        yield _fact("came again", f"{counted}; last {_instant(repeats.last_seen, record.read_at)}")
-    yield _fact("expires", _instant(record.expires_at, record.read_at))
-    yield _fact("kept until", _instant(record.purge_at, record.read_at))
-    yield _fact("secret id", record.secret_id or "-")
-    yield _fact("id", record.id)
-    yield _fact("operation ref", reference)
-    yield _fact("store", store)
-    yield ""
+        facts.append(("came again", counted))
+    facts += [
+        ("expires", _instant(record.expires_at, now)),
+        ("kept until", _instant(record.purge_at, now)),
+        ("secret id", record.secret_id or "-"),
+        ("id", record.id),
+        ("operation ref", reference),
+        ("store", store),
+        BLANK,
+    ]
+    yield from starmap(_fact, facts)
     response = shown(response_of(record), body_allowed=body_allowed)
     if response is None:
         yield _fact("response", "cannot be read" if record.status is Status.COMPLETED else "none")

@@ -6,9 +6,9 @@ import heapq
 import json
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple
-from uuid import UUID
+from datetime import timedelta
+from operator import attrgetter
+from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ObjectDoesNotExist
@@ -177,24 +177,24 @@ class Command(ScanningCommand):
 
     def list(self, options: dict[str, Any]) -> None:
         as_json = options["format"] == "json"
-        newest = heapq.nlargest(options["limit"], self.entries(options, as_json=as_json))
+        matching = self.matching(options)
+        newest = heapq.nlargest(options["limit"], matching, key=attrgetter("created_at", "id"))
         if newest and not as_json:
             self.stdout.write(" ".join(f"{name:<{width}}" for name, width, _ in _COLUMNS).rstrip())
-        for entry in newest:
-            self.stdout.write(entry.line)
+        for record in newest:
+            self.stdout.write(json.dumps(as_dict(record)) if as_json else as_line(record))
         if not newest:
             self.stderr.write(f"None of {self.seen:,} records.")
         elif self.found > len(newest):
             self.stderr.write(f"The newest {len(newest):,} of {self.found:,}; --limit shows more.")
 
-    def entries(self, options: dict[str, Any], *, as_json: bool) -> Iterator[Newest]:
-        """Yield the lines of the records that the options ask for, and count them."""
+    def matching(self, options: dict[str, Any]) -> Iterator[Record]:
+        """Yield the records that are asked for, and count them."""
         users = None if options["user"] is None else users_of(options["user"])
         for record in self.records(options["batch_size"]):
             if wanted(record, options, users=users):
                 self.found += 1
-                line = json.dumps(as_dict(record)) if as_json else as_line(record)
-                yield Newest(record.created_at, record.id, line)
+                yield record
 
     # ----------------------------------------------------------------------------------------- show
 
@@ -293,14 +293,6 @@ class Command(ScanningCommand):
                 else next_answer(left, purged=purged)
             )
             yield f"A request with this key now {gets}"
-
-
-class Newest(NamedTuple):
-    """A line of the list, ordered by when its record was first claimed."""
-
-    created_at: datetime
-    id: UUID
-    line: str
 
 
 def lease(found: Sought) -> str:

@@ -15,9 +15,7 @@ from .databases import BESIDE_A_POOLER, OPTIONS, TESTS, place, server, version
 from .running import Result, run
 
 #: Calls that meet in the middle, besides what runs on every server.
-INTERLEAVED = [
-    f"tests/stores/test_{name}.py" for name in ("callers", "endings", "interference")
-]
+INTERLEAVED = [f"tests/stores/test_{name}.py" for name in ("callers", "endings", "interference")]
 INTERLEAVED += ["tests/entry_points/test_left_open.py"]
 #: With gunicorn: requests at once, killed workers, a database that goes away.
 REQUESTS = tuple(f"tests/faults/test_{name}.py" for name in ("bursts", "kills", "outages"))
