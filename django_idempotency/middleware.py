@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NoReturn
 
-from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction, sync_to_async
+from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.template.response import SimpleTemplateResponse
+from django.utils.deprecation import MiddlewareMixin
 from django.utils.encoding import escape_uri_path
 
 from . import conf
@@ -51,18 +52,15 @@ from .stores.lending import in_database_thread
 logger = logging.getLogger("django_idempotency")
 
 
-class IdempotencyMiddleware:
+class IdempotencyMiddleware(MiddlewareMixin):
     """Guards every unsafe request that carries a key and has a principal."""
 
-    sync_capable = True
-    async_capable = True
+    get_response: Callable[[HttpRequest], Any]
 
     def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         conf.require_installed()
-        self.get_response = get_response
-        self.is_async = iscoroutinefunction(get_response)
-        if self.is_async:
-            markcoroutinefunction(self)
+        super().__init__(get_response)
+        if self.async_mode:
             self.process_view = self.aprocess_view  # type: ignore[assignment]
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
@@ -74,7 +72,7 @@ class IdempotencyMiddleware:
             return self.get_response(request)  # type: ignore[no-any-return]
         exchange = exchange_of(request)
         exchange.status = exchange.stamped = None  # the same request may be sent through again
-        return self._acall(request, exchange) if self.is_async else self._call(request, exchange)
+        return self._acall(request, exchange) if self.async_mode else self._call(request, exchange)
 
     def _call(self, request: HttpRequest, exchange: Exchange) -> HttpResponseBase:
         try:

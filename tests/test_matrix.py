@@ -11,7 +11,7 @@ import pytest
 
 from . import matrix
 from .matrix import Ran, Versions
-from .support.extras import tomllib
+from .support.extras import project
 
 pytestmark = pytest.mark.unit
 
@@ -43,8 +43,7 @@ def test_readme_says_what_ran() -> None:
 
 def test_the_metadata_claims_what_ran() -> None:
     """A classifier names a version exactly if a run has it."""
-    text = (matrix.ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    claimed = tomllib.loads(text)["project"]["classifiers"]
+    claimed = project()["project"]["classifiers"]
     on = [ran.versions for ran in matrix.load()]
     for prefix, ran in (
         ("Programming Language :: Python :: 3.", {matrix.minor(each.python) for each in on}),

@@ -10,7 +10,8 @@ from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.cache import never_cache
 
-from ..api import Policy, problem_response
+from ..api import Policy
+from ..api.requests import problem_response
 from ..errors import Problem
 from ..http.markers import Mark
 

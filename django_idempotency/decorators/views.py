@@ -32,8 +32,7 @@ def _is_async(view: Any) -> bool:
 
 def leases(policy: Policy) -> bool:
     """Has a policy the guarantee "lease"?"""
-    guarantee: object = conf.field(policy, "guarantee")
-    return guarantee == Guarantee.LEASE
+    return bool(conf.field(policy, "guarantee") == Guarantee.LEASE)
 
 
 def guarded_view(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]:

@@ -30,9 +30,9 @@ Function = Callable[..., Any]
 #: What decorators above ours have set on a function: its `__dict__`.
 Marks = dict[str, Any]
 Answer = TypeVar("Answer")
-#: What decorators of these packages leave on a function that they have made a view: they call it
-#: without what stands above them.
-MADE_BY = {"_ninja_operation": "ninja"}
+#: What ninja leaves on a function that it has made an operation: it calls that without what stands
+#: above its own decorator.
+NINJA_OPERATION = "_ninja_operation"
 #: How many answers are remembered. Only tests, and projects that make a view for each request, have
 #: more.
 LARGEST = 4096
@@ -137,11 +137,11 @@ class Unknown(ViewKind):
                 f"it is {self.called}, and the optional app for that is not installed",
             )
 
-    def refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse the function, the class, or the request."""
         raise ImproperlyConfigured(self.astray)
 
-    guard_class = guard_method = dispatch = arun_inside = refuse
+    offer = guard_class = guard_method = dispatch = arun_inside = _refuse
 
 
 def kinds() -> list[ViewKind]:
@@ -151,12 +151,11 @@ def kinds() -> list[ViewKind]:
     of them may guard.
     """
     if not apps.apps_ready:  # a decorator in a module that the settings or a package import
-        early = [package for package in ADAPTED if package in sys.modules]
-        if early:
+        if not sys.modules.keys().isdisjoint(ADAPTED):
             raise ImproperlyConfigured(
                 "A view was guarded before Django's apps were ready, so django-idempotency cannot "
-                f"know if it is a view of {' or '.join(early)}. Import its module later: in the "
-                "URLconf, or in ready() of an AppConfig."
+                "know if it is of another package, such as django-ninja. Import its module later: "
+                "in the URLconf, or in ready() of an AppConfig."
             )
         return []
     return [each for each in app_extensions() if isinstance(each, ViewKind)]
@@ -167,11 +166,8 @@ def offer(guarded: Function, view: Function, policy: Policy) -> None:
 
     Raises `ImproperlyConfigured` where another package has made the function a view already.
     """
-    for kind in kinds():
+    for kind in {*kinds(), kind_of(view)}:
         kind.offer(guarded, view, policy)
-    made = kind_of(view)
-    if isinstance(made, Unknown):
-        made.refuse()
 
 
 def asked_once(question: Callable[..., Answer]) -> Callable[..., Answer]:
@@ -220,9 +216,8 @@ def _made_by(view: object) -> Iterator[str]:
     """
     for base in getattr(view, "__mro__", [view]):
         yield str(getattr(base, "__module__", "")).partition(".")[0]
-    for attribute, package in MADE_BY.items():
-        if hasattr(view, attribute):
-            yield package
+    if hasattr(view, NINJA_OPERATION):
+        yield "ninja"
 
 
 def operations_of(callback: Any) -> list[Any]:

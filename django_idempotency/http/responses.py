@@ -447,7 +447,7 @@ def response_to(request: HttpRequest, error: Exception, status: int) -> HttpResp
     return response
 
 
-def answer_to(request: HttpRequest, error: Http404, view: Any) -> HttpResponseBase:
+def answer_to(request: HttpRequest, error: Http404, view: object) -> HttpResponseBase:
     """Return the response that was remembered of an exception which is about to leave a URL's
     `view`.
 

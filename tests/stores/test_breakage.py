@@ -156,7 +156,7 @@ def test_cut_for_being_slow(marked: bool, limit: str) -> None:
     """A server that ends an idle or a long transaction is not a takeover: it is a lost transaction,
     and the next call runs.
     """
-    if limit == "transaction_timeout" and connection.pg_version < 170000:
+    if limit == "transaction_timeout" and connection.pg_version < 170000:  # type: ignore[attr-defined]
         pytest.skip("PostgreSQL has it since 17.")
     call = Call()
     call.open()

@@ -24,6 +24,11 @@ else:
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
+def project() -> dict[str, Any]:
+    """Return what pyproject.toml says."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
 def installed_by(group: str, *extras: str) -> set[str]:
     """Return the distributions that a dependency group and extras of this project need, by their
     canonical names.
@@ -31,9 +36,9 @@ def installed_by(group: str, *extras: str) -> set[str]:
     Our own requirements are read from pyproject.toml: the metadata of an editable installation may
     be older.
     """
-    read = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    project = read["project"]
-    ours = canonicalize_name(project["name"])
+    read = project()
+    own = read["project"]
+    ours = canonicalize_name(own["name"])
     found: set[tuple[str, str]] = set()
     waiting: list[tuple[str, str]] = [(ours, extra) for extra in ("", *extras)]
     waiting += _needed(_of_group(read["dependency-groups"], group), "")
@@ -45,9 +50,9 @@ def installed_by(group: str, *extras: str) -> set[str]:
         if name != ours:
             lines = _requires(name)
         elif wanted:
-            lines = project["optional-dependencies"][wanted]
+            lines = own["optional-dependencies"][wanted]
         else:
-            lines = project["dependencies"]
+            lines = own["dependencies"]
         waiting += _needed(lines, wanted)
     return {name for name, _ in found}
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from ...api import Policy, ViewKind
+from ...api import Policy
+from ...api.requests import ViewKind
 
 
 class Adrf(ViewKind):

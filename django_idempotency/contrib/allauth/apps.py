@@ -6,7 +6,7 @@ import inspect
 from dataclasses import replace
 from typing import Any
 
-from ...api import EXEMPT, ViewKind
+from ...api.requests import EXEMPT, ViewKind
 from .. import optional_app
 
 

@@ -6,16 +6,17 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timezone
 from typing import Any
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.utils.deprecation import MiddlewareMixin
 
-from ...api import CALLER_ENDS, aproblem_response, problem_response
+from ...api import CALLER_ENDS
+from ...api.requests import aproblem_response, problem_response
 from ...errors import Problem
 from .headers import RequestLate, left
 
 
-class DeadlineMiddleware:
+class DeadlineMiddleware(MiddlewareMixin):
     """Begins nothing for a client that waits no longer. Put it first in MIDDLEWARE, or behind what
     measures.
 
@@ -25,17 +26,11 @@ class DeadlineMiddleware:
     breaks work off between two of its effects.
     """
 
-    sync_capable = async_capable = True
-
-    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
-        self.get_response = get_response
-        self.is_async = iscoroutinefunction(get_response)
-        if self.is_async:
-            markcoroutinefunction(self)
+    get_response: Callable[[HttpRequest], Any]
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         """Return the response, or the problem of a request that is late."""
-        if self.is_async:
+        if self.async_mode:
             return self._acall(request)
         try:
             ends = _ends(request)

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponse
 
-from ...api import Dialect, is_deep, is_in_memory
+from ...api import Dialect, is_deep
+from ...api.requests import is_in_memory
 from ...errors import KeyAhead, KeyExpired, Problem, RequestMismatch
 
 

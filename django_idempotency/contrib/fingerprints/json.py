@@ -14,7 +14,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from django.http.request import RawPostDataException
 
-from ...api import canonical_json, fits, is_deep
+from ...api import canonical_json, is_deep
+from ...api.requests import fits
 from ...errors import INSTALL
 
 #: Members, and each element of a list: `sent_at`, `trace.id`, `items[].line_id`, `[].id`.

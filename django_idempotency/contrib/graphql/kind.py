@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from ...api import Policy, ViewKind
+from ...api import Policy
+from ...api.requests import ViewKind
 from ...http.kinds import Reason
 
 #: The modules of view classes that handle GraphQL in `dispatch()`.

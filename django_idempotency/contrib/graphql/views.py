@@ -20,7 +20,8 @@ from django.utils.decorators import classonlymethod
 from django.views import View
 
 from ... import conf
-from ...api import Policy, problem_response
+from ...api import Policy
+from ...api.requests import problem_response
 from ...core.concurrency import in_thread
 from ...core.policy import ENFORCE, SAFE_METHODS, async_contradiction
 from ...decorators.views import leases

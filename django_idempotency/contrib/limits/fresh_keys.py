@@ -19,19 +19,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from django.core.cache import caches
 
-from ...api import (
-    Details,
-    Document,
-    Extension,
-    Problem,
-    blinded,
-    compiled,
-    in_any_language,
-    is_expired,
-    realm_of,
-    selected_facts,
-    setting,
-)
+from ...api import Details, Extension, Problem, blinded, is_expired, realm_of, setting
+from ...api.requests import Document, compiled, in_any_language, selected_facts
 from ...errors import StoreUnavailable, TooManyKeys
 
 logger = logging.getLogger("django_idempotency")

@@ -18,7 +18,8 @@ from django.http import HttpRequest, JsonResponse
 from django.http.request import RawPostDataException
 from django.urls import Resolver404, get_script_prefix, path, resolve
 
-from ...api import Document, Policy, Resolved
+from ...api import Policy, Resolved
+from ...api.requests import Document
 from ...core.key_formats import ANY, ISSUED, ISSUED_SAMPLE
 from ...core.records import prints
 from ...errors import KeyNotIssued, ScopeRequired

@@ -16,22 +16,17 @@ from django.core.cache import caches
 
 from ...api import (
     DURATION,
-    FINAL,
     Details,
-    Document,
     Duration,
     Extension,
     Problem,
     SettledState,
     blinded,
-    compiled,
-    in_any_language,
     is_duration,
-    refer_to,
     seconds,
-    selected_facts,
     setting,
 )
+from ...api.requests import FINAL, Document, compiled, in_any_language, refer_to, selected_facts
 from ...errors import PossibleDuplicate
 from .fresh_keys import report_unscreened
 

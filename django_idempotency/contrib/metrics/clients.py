@@ -9,9 +9,9 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Final
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.utils.deprecation import MiddlewareMixin
 
 from ...api import Metric
 from ...http.exchange import noted_of
@@ -32,7 +32,7 @@ OTHER: Final = "other"
 _PRODUCT = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-class ClientsMiddleware:
+class ClientsMiddleware(MiddlewareMixin):
     """Counts, once its response is there, each request that a guard has counted. Put it anywhere in
     MIDDLEWARE.
 
@@ -40,8 +40,6 @@ class ClientsMiddleware:
     by your own clients', or override `client_of()` where you know your clients otherwise, such as
     by their API keys.
     """
-
-    sync_capable = async_capable = True
 
     #: In lower case. "mozilla" are browsers.
     known: ClassVar[frozenset[str]] = frozenset(
@@ -80,15 +78,11 @@ class ClientsMiddleware:
         }
     )
 
-    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
-        self.get_response = get_response
-        self.is_async = iscoroutinefunction(get_response)
-        if self.is_async:
-            markcoroutinefunction(self)
+    get_response: Callable[[HttpRequest], Any]
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         """Count the request after its response."""
-        if self.is_async:
+        if self.async_mode:
             return self._acall(request)
         response: HttpResponseBase = self.get_response(request)
         self._counted(request)

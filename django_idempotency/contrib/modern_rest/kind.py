@@ -7,7 +7,8 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from ...api import Policy, ViewKind
+from ...api import Policy
+from ...api.requests import ViewKind
 from ...http.kinds import Function, Marks, Reason
 
 #: The module of the class that all controllers inherit from.

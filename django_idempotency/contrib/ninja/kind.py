@@ -17,7 +17,8 @@ from typing import Any, get_type_hints
 
 from django.core.exceptions import ImproperlyConfigured
 
-from ...api import Policy, ViewKind
+from ...api import Policy
+from ...api.requests import ViewKind
 from ...http.kinds import Function, Marks, Reason
 from ...http.layers import closed_over, layers_of
 

@@ -31,7 +31,8 @@ from django.http.request import RawPostDataException
 from django.http.response import HttpResponseBase
 
 from ... import conf
-from ...api import BaseStore, Guarantee, Outcome, Resolved, SettledState, Ticket, fits, is_in_memory
+from ...api import BaseStore, Guarantee, Outcome, Resolved, SettledState, Ticket
+from ...api.requests import fits, is_in_memory
 from ...core import conclusions, rules
 from ...core.conclusions import Rollback, WorkResult
 from ...core.hashing import derived_key, first_operation, record_id

@@ -14,7 +14,8 @@ from django.utils.encoding import escape_uri_path
 from django.utils.http import http_date
 
 from ... import conf
-from ...api import BaseStore, Dialect, Guarantee, Policy, Record, Resolved, Status, refer_to
+from ...api import BaseStore, Dialect, Guarantee, Policy, Record, Resolved, Status
+from ...api.requests import refer_to
 from ...core import rules
 from ...core.dialects import of_endpoint
 from ...core.failures import response_of

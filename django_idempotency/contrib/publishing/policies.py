@@ -167,15 +167,12 @@ def _compared(terms: Resolved) -> str:
 def _replays(terms: Resolved) -> dict[str, Any]:
     """Return how a replay is told from a first response, and in what else it differs from that."""
     profile = terms.profile
-    return {
-        **({"marker": {"name": profile.marker, "value": "true"}} if profile.marker else {}),
-        **(
-            {"statuses": {str(first): replay for first, replay in profile.replays_as.items()}}
-            if profile.replays_as
-            else {}
-        ),
-        "body": "first" if terms.on_replay is None else "current",
-    }
+    found: dict[str, Any] = {"body": "first" if terms.on_replay is None else "current"}
+    if profile.marker:
+        found["marker"] = {"name": profile.marker, "value": "true"}
+    if profile.replays_as:
+        found["statuses"] = {str(first): replay for first, replay in profile.replays_as.items()}
+    return found
 
 
 def _is_kept(status: int, wanted: frozenset[int], profile: Dialect) -> bool:

@@ -20,7 +20,6 @@ from ... import matrix
 from .databases import behind_pgbouncer, on_postgresql
 from .drivers import DRIVERS, through
 from .emulators import on_ministack, on_tansu
-from .interpreters import INTERPRETERS
 from .obtaining import CACHE, Unavailable
 from .redis_servers import FIGURES, in_a_group, on_valkey
 from .running import Result
@@ -34,7 +33,6 @@ SERVERS: dict[str, Callable[[], Result]] = {
     "sentinel": partial(in_a_group, "sentinel"),
     "ministack": on_ministack,
     "kafka": on_tansu,
-    **INTERPRETERS,
 }
 
 
