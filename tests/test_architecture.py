@@ -96,7 +96,7 @@ OTHERS = {
     "contrib.fingerprints": "django rfc8785",
     "contrib.graphql": "asgiref django graphql",
     "contrib.grpc": "django google grpc",
-    "contrib.metrics": "asgiref django opentelemetry prometheus_client",
+    "contrib.metrics": "django opentelemetry prometheus_client",
     "contrib.modern_rest": "asgiref django dmr",
     "contrib.ninja": "asgiref django ninja ninja_extra",
     "contrib.ninja.openapi": "django ninja",
