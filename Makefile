@@ -14,7 +14,7 @@ UPGRADED := $(if $(UV),,--upgrade-deps)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := test
-.PHONY: quick types units test foreign clients commerce reach chaos model browser lint format demo bench docs pictures screenshots
+.PHONY: quick types units test foreign clients peers commerce reach chaos model browser lint format demo bench docs pictures screenshots
 
 # Run this after each change: it takes less than a minute, and needs no service.
 quick: $(VENV)/dev
@@ -32,7 +32,7 @@ units: $(VENV)/dev
 test: $(VENV)/dev
 	$(BIN)/python -m tests.run $(TEST)
 
-# These seven are in tests/proofs/, whose README.md says what each proves, and what it needs.
+# These eight are in tests/proofs/, whose README.md says what each proves, and what it needs.
 
 # Other projects' suites, in an environment of their own; FOREIGN="djangorestframework" runs one of them.
 foreign: $(VENV)/dev
@@ -41,6 +41,10 @@ foreign: $(VENV)/dev
 # Official clients of APIs against guarded views, in an environment of their own; CLIENTS="-k stripe" runs some of them.
 clients: $(VENV)/dev
 	$(BIN)/python -m tests.proofs.clients $(CLIENTS)
+
+# The same requests to a view under other packages and under ours, in an environment of its own; PEERS="-k idemkit" runs some of them.
+peers: $(VENV)/dev
+	$(BIN)/python -m tests.proofs.peers $(PEERS)
 
 # Suites of protocols of agentic commerce against shops, in environments of their own; COMMERCE="ucp -k rules" runs some of them.
 commerce: $(VENV)/dev

@@ -68,7 +68,7 @@ POWERTOOLS = (
     ),
     Row(
         "A decorator guards a Lambda handler of event and context.",
-        "explanation/compared.md#from-aws-lambda-powertools",
+        "how-to/moving-over.md#from-aws-lambda-powertools",
         "tests/contrib/deadlines/test_hosts.py::test_a_guarded_handler",
     ),
     Row(
@@ -116,7 +116,7 @@ POWERTOOLS = (
     ),
     Row(
         "Exceptions say: missing key, in progress, other payload, store away.",
-        "explanation/compared.md#from-aws-lambda-powertools",
+        "how-to/moving-over.md#from-aws-lambda-powertools",
         "tests/functions/test_calls.py::test_a_missing_key "
         "tests/functions/test_calls.py::test_a_busy_call_reports_when_to_ask_again "
         "tests/functions/test_calls.py::test_what_must_not_change "
@@ -135,13 +135,13 @@ POWERTOOLS = (
     ),
     Row(
         "Table, partition key, sort key and each attribute have chosen names.",
-        "explanation/compared.md#the-stores-options",
+        "how-to/moving-over.md#the-stores-options",
         "tests/stores/dynamodb/test_store.py::TestCompositeKey "
         "tests/docs/test_moving_over.py::test_attributes",
     ),
     Row(
         "In a shared table each Lambda has a partition value.",
-        "explanation/compared.md#the-stores-options",
+        "how-to/moving-over.md#the-stores-options",
         "tests/stores/dynamodb/test_store.py::TestCompositeKey",
         "The default is one value, as a project may run outside of Lambda; the page has "
         "the line for one each.",
@@ -159,7 +159,7 @@ POWERTOOLS = (
     ),
     Row(
         "Configuration: selected key, payload validation, expiry, local cache, hash.",
-        "explanation/compared.md#from-aws-lambda-powertools",
+        "how-to/moving-over.md#from-aws-lambda-powertools",
         "tests/docs/test_moving_over.py::test_keywords "
         "tests/functions/test_calls.py::test_expiry "
         "tests/runtime/test_registry.py::TestLocalCache::test_how_many "
@@ -191,7 +191,7 @@ POWERTOOLS = (
     ),
     Row(
         "What validates or unwraps the event stands outside.",
-        "explanation/compared.md#from-aws-lambda-powertools",
+        "how-to/moving-over.md#from-aws-lambda-powertools",
         "tests/docs/test_moving_over.py::test_what_unwraps_the_event",
     ),
     Row(
@@ -215,7 +215,7 @@ POWERTOOLS = (
     ),
     Row(
         "Later versions: response hook, Redis, key prefix, serializers, the context registered.",
-        "explanation/compared.md#from-aws-lambda-powertools",
+        "how-to/moving-over.md#from-aws-lambda-powertools",
         "tests/functions/test_calls.py::test_on_replay "
         "tests/stores/redis/test_store.py::TestRedisStore "
         "tests/functions/test_calls.py::test_two_functions_do_not_mix "
@@ -540,7 +540,7 @@ ARCHITECTURE = (
     ),
     Row(
         "Powertools by a header: required, validated, kept for a day.",
-        "explanation/compared.md#from-aws-lambda-powertools",
+        "how-to/moving-over.md#from-aws-lambda-powertools",
         "tests/entry_points/test_middleware.py::test_a_key_can_be_required_of_the_project "
         "tests/entry_points/test_every_entry_point.py::test_another_body_under_the_key_is_refused "
         "tests/stores/orm/test_guard.py::test_a_new_life",

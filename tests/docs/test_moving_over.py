@@ -15,9 +15,18 @@ from uuid import UUID
 
 import pytest
 
-from django_idempotency import conf, errors, idempotent_function
+from django_idempotency import (
+    OnReplay,
+    Policy,
+    StatusOnly,
+    conf,
+    errors,
+    idempotent,
+    idempotent_function,
+)
 from django_idempotency.contrib.batches import process_batch
 from django_idempotency.core.canonical import UnhashableValue, canonical_bytes, is_missing
+from django_idempotency.core.policy import FIELDS
 from django_idempotency.core.records import OutcomeKind
 from django_idempotency.functions.handle import Handle
 from django_idempotency.models import IdempotencyRecord
@@ -26,12 +35,15 @@ from django_idempotency.stores.dynamodb.items import Schema
 from django_idempotency.stores.redis import RedisStore
 from django_idempotency.testing import override_idempotency
 
-from .pages import _CODE, table, text
+from .pages import _CODE, ROOT, table, text
 from .test_code import KEYWORDS
 
-PAGE = "explanation/compared.md"
+PAGE = "how-to/moving-over.md"
 #: How the tables begin.
-POWERTOOLS, DJANGO = "## From AWS Lambda Powertools", "## From django-idempotency-key"
+POWERTOOLS, DJANGO = "## From AWS Lambda Powertools", "## From django-idempotency-key\n"
+DRF_IDEMPOTENCY, IDEMKIT = "## From drf-idempotency\n", "## From idemkit"
+BY_METHOD = "## From djangorestframework-idempotency-key"
+BY_MIXIN, CALLS = "## From drf-idempotencykey", "Functions and messages:"
 DYNAMODB, REDIS = "| `DynamoDBPersistenceLayer` |", "| `CachePersistenceLayer` |"
 
 
@@ -85,11 +97,11 @@ def entries(table_: str) -> Iterator[tuple[str, ast.expr]]:
                 yield str(key.value), value
 
 
-@pytest.mark.parametrize("table_", [POWERTOOLS, DJANGO])
+@pytest.mark.parametrize("table_", [POWERTOOLS, DJANGO, DRF_IDEMPOTENCY, IDEMKIT, CALLS])
 def test_keywords(table_: str) -> None:
     """The keywords are in the signature of what is called."""
     found = list(keywords(table_))
-    assert len(found) >= 2
+    assert found
     assert [(called, keyword) for called, keyword in found if keyword not in CALLED[called]] == []
 
 
@@ -278,8 +290,11 @@ def test_the_size_of_a_record() -> None:
         (DYNAMODB, names(DynamoDBStore)),
         (REDIS, names(RedisStore) | CACHE),
         (DJANGO, set(conf.defaults())),
+        (DRF_IDEMPOTENCY, {*conf.defaults(), "OPTIONS"}),
+        (BY_MIXIN, set(conf.defaults())),
+        (IDEMKIT, {*conf.defaults(), "OPTIONS", "local_cache"}),
     ],
-    ids=["powertools", "dynamodb", "redis", "django"],
+    ids=["powertools", "dynamodb", "redis", "django", "drf-idempotency", "by-mixin", "idemkit"],
 )
 def test_options(table_: str, known: set[str]) -> None:
     """The store, its cache or the settings have the options."""
@@ -318,3 +333,57 @@ def test_what_is_the_same() -> None:
         f'`"{Schema(table="t", key_attr="id", sort_key_attr=None, static_pk_value=None, attributes={}).static}"`'
         in text(PAGE)
     )
+
+
+@pytest.mark.parametrize("table_", [DRF_IDEMPOTENCY, BY_METHOD, BY_MIXIN, IDEMKIT])
+def test_policies(table_: str) -> None:
+    """Each policy, each setting that is one's field, and each decorator can be made."""
+    names: dict[str, Any] = {"Policy": Policy, "OnReplay": OnReplay, "StatusOnly": StatusOnly}
+    names |= {"idempotent": idempotent, "partner": lambda request: "", "render": lambda *_: None}
+    made = [
+        eval(code, dict(names))
+        for each in shown(table_)
+        if re.match(r"(@?idempotent|Policy|idempotency = Policy)\(.+\)$", each)
+        and "..." not in (code := each.removeprefix("@").removeprefix("idempotency = "))
+    ]
+    made += [
+        Policy(**{name.lower(): ast.literal_eval(value)})
+        for name, value in entries(table_)
+        if name.lower() in FIELDS
+    ]
+    assert made
+
+
+#: Package → how its table of what behaves differently begins, which has the cases of `make peers`.
+DIFFERENCES = {
+    "drf_idempotency": "middleware beside middleware:",
+    "djangorestframework_idempotency_key": "decorator beside mixin:",
+    "drf_idempotencykey": "mixin beside mixin:",
+    "idemkit": "mixin beside mixin, there with",
+}
+
+
+def cases(module: str) -> dict[str, str]:
+    """Return the docstring of each case as a cell, with its source."""
+    source = (ROOT / f"tests/proofs/peers/cases/{module}.py").read_text(encoding="utf-8")
+    return {
+        cell(str(ast.get_docstring(node))): str(ast.get_source_segment(source, node))
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
+
+
+def cell(docstring: str) -> str:
+    sentence = re.sub(r"\s+", " ", docstring).removesuffix(".")
+    return sentence[0].lower() + sentence[1:]
+
+
+@pytest.mark.parametrize("module", DIFFERENCES)
+def test_each_difference_has_a_case(module: str) -> None:
+    """It is the row's first cell, and asks for the statuses that the row names."""
+    rows = table(PAGE, DIFFERENCES[module])
+    found = cases(module)
+    assert [when for when, _, _ in rows] == list(found)
+    for when, *cells in rows:
+        statuses = set(re.findall(r"\b[245]\d\d\b", " ".join(cells)))
+        assert {status for status in statuses if status not in found[when]} == set(), when
