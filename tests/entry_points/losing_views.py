@@ -22,6 +22,7 @@ from rest_framework.views import APIView
 from django_idempotency import idempotent
 from django_idempotency.rest_framework import IdempotentViewMixin
 from testproject.payments.models import Effect
+from testproject.settings import DATABASE
 from tests.stores.helpers import connection_id, kill
 
 
@@ -113,10 +114,11 @@ ROLLED_BACK: dict[str, Ways] = {
     },
     "mysql": {
         **EVERYWHERE,
-        "EXECUTE IMMEDIATE": by_cursor("EXECUTE IMMEDIATE 'ROLLBACK'"),
         "a reconnect in place": reconnect,
     },
 }
+if DATABASE == "mariadb":  # MySQL prepares no ROLLBACK
+    ROLLED_BACK["mysql"]["EXECUTE IMMEDIATE"] = by_cursor("EXECUTE IMMEDIATE 'ROLLBACK'")
 ENDED_EVERYWHERE: Ways = {
     "the driver's commit()": lambda: driver().commit(),
     "COMMIT by the driver": by_driver("COMMIT"),

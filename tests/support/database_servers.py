@@ -1,4 +1,4 @@
-"""PostgreSQL, PgBouncer and MariaDB as servers of a test's own.
+"""PostgreSQL, PgBouncer, MariaDB and MySQL as servers of a test's own.
 
 The first two do not start as root, so they run as Debian's `postgres` then.
 """
@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -102,14 +102,35 @@ class MariaDBServer(Server):
         return [path, *bare, *places, "--innodb-buffer-pool-size=16M", *self._settings]
 
     def answers(self) -> bool:
-        import pymysql
+        return bool(innodb_version(self.port))
 
-        with suppress(pymysql.Error):
-            pymysql.connect(
-                host="127.0.0.1", port=self.port, user="root", connect_timeout=1
-            ).close()
-            return True
-        return False
+
+class MySQLServer(Server):
+    """A new MySQL whose root needs no password, and whose database is `test`.
+
+    `inside` returns the command that runs another where the program is, to which `folder` is known
+    by that name.
+    """
+
+    def __init__(self, folder: str, inside: Callable[..., list[str]], *settings: str) -> None:
+        super().__init__()
+        self._folder, self._inside, self._settings = folder, inside, settings
+
+    def _mysqld(self, *options: str) -> list[str]:
+        bare = ["mysqld", "--no-defaults", "--user=root", "--secure-file-priv=NULL"]
+        return self._inside(*bare, f"--datadir={self._folder}/data", *options)
+
+    def initialise(self) -> None:
+        command = self._mysqld("--initialize-insecure")
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+
+    def command(self) -> list[str]:
+        socket = f"--socket={self._folder}/socket"
+        own = ["--bind-address=127.0.0.1", f"--port={self.port}", "--mysqlx=0", socket]
+        return self._mysqld(*own, "--skip-log-bin", *self._settings)
+
+    def answers(self) -> bool:
+        return bool(innodb_version(self.port))
 
 
 class PgBouncer(Server):
@@ -170,6 +191,24 @@ def mariadb(*settings: str) -> Iterator[MariaDBServer]:
 
 
 @contextmanager
+def mysql(root: Path, inside: Callable[..., list[str]], *settings: str) -> Iterator[MySQLServer]:
+    """Run a new MySQL of a folder that is the root of its file system.
+
+    Raises `CalledProcessError` if it cannot make its files.
+    """
+    import pymysql
+
+    with tempfile.TemporaryDirectory(dir=root / "srv") as name:
+        server = MySQLServer(f"/srv/{Path(name).name}", inside, *settings)
+        server.initialise()
+        with running(server):
+            session = pymysql.connect(host="127.0.0.1", port=server.port, user="root")
+            with session, session.cursor() as cursor:
+                cursor.execute("CREATE DATABASE test")
+            yield server
+
+
+@contextmanager
 def pgbouncer(
     *, host: str, port: str, user: str, password: str = "", pool_mode: str = "transaction"
 ) -> Iterator[PgBouncer]:
@@ -192,6 +231,18 @@ def private_folder() -> Iterator[Path]:
         if USER is not None:
             shutil.chown(name, USER)
         yield Path(name)
+
+
+def innodb_version(port: int) -> str:
+    """Return the version of the MariaDB or MySQL that responds on a port; "": none does."""
+    import pymysql
+
+    with (
+        suppress(pymysql.Error),
+        pymysql.connect(host="127.0.0.1", port=port, user="root", connect_timeout=1) as session,
+    ):
+        return str(session.get_server_info())
+    return ""
 
 
 def answers(port: int) -> bool:

@@ -21,8 +21,8 @@ LOST_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
 #: idle, in a transaction or outside; because the transaction took too long.
 ENDED_SQLSTATES = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
 #: InnoDB: lock wait timeout, deadlock, record changed since last read, a lock that was not waited
-#: for.
-LOST_ERRNOS = frozenset({1205, 1213, 1020, 3572})
+#: for, the end of a SELECT's time.
+LOST_ERRNOS = frozenset({1205, 1213, 1020, 3572, 3024})
 #: InnoDB rolls back the whole transaction in favour of another.
 DEADLOCK_ERRNO = 1213
 #: MySQL clients: server gone, lost connection, killed; 0 is PyMySQL's "closed".

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
+from django.db.models import Q
 
 from django_idempotency.contrib.outbox.models import SET_ASIDE, Message
 from django_idempotency.contrib.outbox.relaying import MAX_ATTEMPTS
@@ -168,7 +169,9 @@ def test_suspects_are_published_alone() -> None:
     What comes before them is a batch of its own.
     """
     sent("", "", "a", "a", "")
-    Message.objects.filter(payload__in=[1, 2, 3]).update(attempts=1, unended=1)
+    # MySQL finds no number with IN.
+    died = Q(payload=1) | Q(payload=2) | Q(payload=3)
+    Message.objects.filter(died).update(attempts=1, unended=1)
     relay = Recorder().relay()
     batches = [[message.payload for message in relay.batch().published] for _ in range(6)]
     assert batches == [[0], [1], [2], [3], [4], []]

@@ -4,7 +4,7 @@ had.
     python -m tests.proofs.reach [name ...]
 
 What is missing is downloaded into .cache/reach, through apt, npm and pip as they are set up here.
-This takes some forty minutes.
+This takes some fifty minutes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 
 from ... import matrix
-from .databases import behind_pgbouncer, on_postgresql
+from .databases import behind_pgbouncer, on_mysql, on_postgresql
 from .drivers import DRIVERS, through
 from .emulators import on_ministack, on_tansu
 from .obtaining import CACHE, Unavailable
@@ -28,6 +28,7 @@ SERVERS: dict[str, Callable[[], Result]] = {
     **{f"postgresql-{major}": partial(on_postgresql, major) for major in ("15", "16", "17", "18")},
     **{name: partial(through, driver) for name, driver in DRIVERS.items()},
     "pgbouncer": behind_pgbouncer,
+    "mysql": on_mysql,
     "valkey": on_valkey,
     "cluster": partial(in_a_group, "cluster"),
     "sentinel": partial(in_a_group, "sentinel"),

@@ -1,4 +1,4 @@
-"""PostgreSQL in its versions, and behind PgBouncer."""
+"""PostgreSQL in its versions, and behind PgBouncer; and MySQL."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from contextlib import contextmanager
 
 import psycopg
 
-from ...support.database_servers import PostgreSQLServer, pgbouncer, postgresql
+from ...run import selection
+from ...support.database_servers import (
+    PostgreSQLServer,
+    innodb_version,
+    mysql,
+    pgbouncer,
+    postgresql,
+)
 from . import obtaining
 from .running import Result, run
+from .unstable import inside, unstable
 
 #: The contract, races, guards, purges, partitions, statement counts, and calls that break.
 TESTS = ["tests/stores/orm"]
@@ -22,6 +30,17 @@ OPTIONS = ("-n", "2", "--reuse-db", "--create-db", "-p", "no:randomly", "-m", "n
 BESIDE_A_POOLER = (
     "--ignore=tests/stores/orm/test_partitions.py",
     "--ignore=tests/stores/orm/test_pgbouncer.py",
+)
+#: MySQL is in no run of the gate: all that another server can change.
+ON_MYSQL = [
+    *("tests/stores", "tests/engine", "tests/entry_points", "tests/functions", "tests/http"),
+    *("tests/admin", "tests/management", "tests/checks", "tests/scopes"),
+    *("tests/contrib/batches", "tests/contrib/outbox", "tests/contrib/steps"),
+    *(f"tests/faults/test_{name}.py" for name in ("kills", "outages", "stops", "leases")),
+]
+MYSQL_OPTIONS = (
+    *("-n", "2", "--dist=worksteal", "-k", "not (redis or dynamodb)"),
+    *("-m", selection("mysql", ("sqlite", "postgresql", "mariadb"))),
 )
 
 
@@ -49,6 +68,16 @@ def behind_pgbouncer() -> Result:
         return Result(
             version=f"{pooler.version()}, transaction mode, statements combined", counts=counts
         )
+
+
+def on_mysql() -> Result:
+    root = unstable("mysql-server-core")
+    settings = ("--max-connections=300", "--innodb-flush-log-at-trx-commit=2")
+    with mysql(root, inside, *settings) as one:
+        environment = {"DATABASE": "mysql", "MYSQL_PORT": str(one.port)}
+        counts = run(ON_MYSQL, environment, *MYSQL_OPTIONS)
+        release = innodb_version(one.port).partition("-")[0]
+        return Result(version=f"MySQL {release}", counts=counts)
 
 
 def place(port: int) -> dict[str, str]:

@@ -47,7 +47,7 @@ def postgresql(major: str) -> Path:
     if not _kept(home, pin):
         home.mkdir(parents=True)
         # Its script that makes the symlinks is not run: it is foreign code, and four lines here.
-        _call(["npm", "install", "--ignore-scripts", "--no-save", "--prefix", str(home), pin])
+        call(["npm", "install", "--ignore-scripts", "--no-save", "--prefix", str(home), pin])
         for link in json.loads(
             (package / "native" / "pg-symlinks.json").read_text(encoding="utf-8")
         ):
@@ -82,7 +82,7 @@ def library(name: str, requirement: str, *options: str) -> Path:
     """Return a folder that holds a package, outside our own environment. Raises `Unavailable`."""
     home = CACHE / name
     if not _kept(home, requirement):
-        _call([*_pip(sys.executable), *options, "--target", str(home), requirement])
+        call([*_pip(sys.executable), *options, "--target", str(home), requirement])
         _complete(home, requirement)
     return home
 
@@ -99,8 +99,8 @@ def _environment(name: str, pins: Sequence[str]) -> Path:
     home = CACHE / name
     python = home / "bin" / "python"
     if not _kept(home, *pins):
-        _call([sys.executable, "-m", "venv", str(home)])
-        _call([*_pip(str(python)), *pins])
+        call([sys.executable, "-m", "venv", str(home)])
+        call([*_pip(str(python)), *pins])
         _complete(home, *pins)
     return python
 
@@ -136,11 +136,11 @@ def _apt(package: str) -> None:
     if os.geteuid() != 0:
         raise Unavailable(f"{package} is not installed, and only root may install it.")
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    _call(["apt-get", "update", "-qq"], quiet)
-    _call(["apt-get", "install", "-qq", "--yes", "--no-install-recommends", package], quiet)
+    call(["apt-get", "update", "-qq"], quiet)
+    call(["apt-get", "install", "-qq", "--yes", "--no-install-recommends", package], quiet)
 
 
-def _call(command: list[str], environment: dict[str, str] | None = None) -> None:
+def call(command: list[str], environment: dict[str, str] | None = None) -> None:
     try:
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=600, check=False

@@ -13,7 +13,7 @@ import pytest
 from django.db import connection, transaction
 
 from django_idempotency.core.rules import Busy, Contended, Execute, Replay
-from django_idempotency.errors import InProgress
+from django_idempotency.errors import InProgress, LostRace
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 from tests.support.combining import KIND
@@ -124,6 +124,23 @@ def test_a_duplicate_under_repeatable_read(repeatable: None, inside: bool) -> No
     with transaction.atomic():
         assert Call().open() == Execute(attempt=1)
         assert elsewhere(claim) < 2.5
+
+
+def test_an_owner_that_was_taken_over() -> None:
+    """It does not wait as long as the new owner works."""
+    late = ORMStore().claim(atomic_ticket())
+    new = Call()
+
+    def begin() -> float:
+        started = monotonic()
+        ticket = atomic_ticket(owner=late.owner)
+        with pytest.raises(LostRace), ORMStore().guard(ticket, claimed=late):
+            pass
+        return monotonic() - started
+
+    assert isinstance(new.open(), Execute)
+    assert elsewhere(begin) < 4
+    new.settle()
 
 
 def test_a_takeover_that_is_not_committed() -> None:

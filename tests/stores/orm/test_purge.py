@@ -149,7 +149,7 @@ def test_an_index_serves_it() -> None:
             cursor.execute("ANALYZE django_idempotency_record")
         with CaptureQueriesContext(connection) as sent:
             ORMStore().purge(limit=10)
-        (chosen,) = [query["sql"] for query in sent if " ORDER BY " in query["sql"]][:1]
+        chosen = next(query["sql"] for query in sent if " ORDER BY " in query["sql"])
         explain = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
         cursor.execute(f"{explain} {chosen}")
         plan = " ".join(str(row) for row in cursor.fetchall())

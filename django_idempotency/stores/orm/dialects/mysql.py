@@ -130,9 +130,9 @@ class MySQL(InnoDB):
 
     reads_first = True
     returns = False
-    #: See MariaDB. It knows no WAIT.
+    #: See MariaDB. It knows no WAIT, but how many milliseconds a SELECT may take: of one row.
     lock_own = "FOR UPDATE"
-    select_verb = f"SELECT {_HINT}"
+    select_verb = "SELECT /*+ MAX_EXECUTION_TIME(2000) */"
     insert_verb = f"INSERT {_HINT} INTO"
     update_verb = f"UPDATE {_HINT}"
     #: It would sort a small table, lock each row for it, and leave none to another purge.
