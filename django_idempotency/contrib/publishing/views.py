@@ -13,6 +13,7 @@ from django.views import View
 from django.views.decorators.http import condition
 
 from ...core.hashing import request_digest
+from ...errors import ConfigurationError
 from .routes import guarded_methods
 
 #: How long a client may keep the document before it asks again (seconds).
@@ -26,7 +27,7 @@ def policies() -> list[dict[str, Any]]:
     """
     try:
         return [guarded.document for guarded in guarded_methods()]
-    except ValueError as error:
+    except (ValueError, ConfigurationError) as error:
         raise ImproperlyConfigured(f"IDEMPOTENCY: {error}") from error
 
 
