@@ -247,10 +247,9 @@ def _names(declared: Mapping[Any, Any]) -> Iterator[CheckMessage]:
     for name in declared.keys() - known.keys():
         app = conf.app_with(name)
         if app is None:
-            capitals = str(name).upper()
-            similar = f'"{closest(capitals, known)}", if that is meant, or one of these: '
-            line = RENAMED.get(capitals.lower(), similar + ", ".join(known))
-            yield E002(name=name, line=line)
+            similar = closest(str(name).upper(), known)
+            line = f'"{similar}", if that is meant, or one of these: {", ".join(known)}'
+            yield E002(name=name, line=RENAMED.get(str(name).lower(), line))
         elif declared[name]:
             yield E110(name=name, app=app)
 
