@@ -52,7 +52,9 @@ if "database" in sys.argv:
         [connection.display_name, ".".join(map(str, connection.get_database_version()))]
     )
     module = connection.Database
-    found["driver"] = " ".join([module.__name__, str(module.__version__).split(" ")[0]])
+    # PyMySQL, under the name of mysqlclient, says a version of that.
+    said = of(module.__name__) or str(module.__version__).split(" ")[0]
+    found["driver"] = " ".join([module.__name__, said])
 print(json.dumps(found))
 """
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
 
+from ... import matrix
 from ...run import selection
-from ...support.database_servers import (
-    PostgreSQLServer,
-    innodb_version,
-    mysql,
-    pgbouncer,
-    postgresql,
-)
+from ...support.database_servers import PostgreSQLServer, mysql, pgbouncer, postgresql
 from . import obtaining
 from .running import Result, run
 from .unstable import inside, unstable
@@ -76,8 +72,8 @@ def on_mysql() -> Result:
     with mysql(root, inside, *settings) as one:
         environment = {"DATABASE": "mysql", "MYSQL_PORT": str(one.port)}
         counts = run(ON_MYSQL, environment, *MYSQL_OPTIONS)
-        release = innodb_version(one.port).partition("-")[0]
-        return Result(version=f"MySQL {release}", counts=counts)
+        on = matrix.versions("database", environment={**os.environ, **environment})
+        return Result(version=on.server, counts=counts, on=on)
 
 
 def place(port: int) -> dict[str, str]:
