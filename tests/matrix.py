@@ -51,10 +51,10 @@ if "database" in sys.argv:
     found["server"] = " ".join(
         [connection.display_name, ".".join(map(str, connection.get_database_version()))]
     )
-    module = connection.Database
-    # PyMySQL, under the name of mysqlclient, says a version of that.
-    said = of(module.__name__) or str(module.__version__).split(" ")[0]
-    found["driver"] = " ".join([module.__name__, said])
+    # PyMySQL, under the name of mysqlclient, says a version of that itself; sqlite3 has none.
+    name = connection.Database.__name__.partition(".")[0]
+    said = of(name) or str(getattr(connection.Database, "__version__", "")).split(" ")[0]
+    found["driver"] = f"{name} {said}".strip()
 print(json.dumps(found))
 """
 
