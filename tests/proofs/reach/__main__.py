@@ -20,6 +20,7 @@ from ... import matrix
 from .databases import behind_pgbouncer, on_mysql, on_postgresql
 from .drivers import DRIVERS, through
 from .emulators import on_ministack, on_tansu
+from .interpreters import INTERPRETERS
 from .obtaining import CACHE, Unavailable
 from .redis_servers import FIGURES, in_a_group, on_valkey
 from .running import Result
@@ -34,6 +35,7 @@ SERVERS: dict[str, Callable[[], Result]] = {
     "sentinel": partial(in_a_group, "sentinel"),
     "ministack": on_ministack,
     "kafka": on_tansu,
+    **INTERPRETERS,
 }
 
 
