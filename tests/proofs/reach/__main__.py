@@ -21,6 +21,7 @@ from .databases import behind_pgbouncer, on_mysql, on_postgresql
 from .drivers import DRIVERS, through
 from .emulators import on_ministack, on_tansu
 from .interpreters import INTERPRETERS
+from .newer import on_newer_mariadb, on_newer_redis
 from .obtaining import CACHE, Unavailable
 from .redis_servers import FIGURES, in_a_group, on_valkey
 from .running import Result
@@ -30,6 +31,8 @@ SERVERS: dict[str, Callable[[], Result]] = {
     **{name: partial(through, driver) for name, driver in DRIVERS.items()},
     "pgbouncer": behind_pgbouncer,
     "mysql": on_mysql,
+    "mariadb-newest": on_newer_mariadb,
+    "redis-newest": on_newer_redis,
     "valkey": on_valkey,
     "cluster": partial(in_a_group, "cluster"),
     "sentinel": partial(in_a_group, "sentinel"),

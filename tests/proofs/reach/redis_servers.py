@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from ...support.store_servers import RedisServer, running
@@ -20,32 +18,36 @@ FIGURES = obtaining.CACHE / "figures.txt"
 OPTIONS = ("-p", "no:randomly")
 
 
-class ValkeyServer(RedisServer):
+class OtherServer(RedisServer):
+    """A server of another program than the machine's own."""
+
+    def __init__(self, folder: Path, program: str) -> None:
+        super().__init__(folder)
+        self._program = program
+
     def program(self) -> str:
-        return str(obtaining.valkey())
+        return self._program
 
 
-@contextmanager
-def valkey() -> Iterator[ValkeyServer]:
-    with tempfile.TemporaryDirectory() as folder, running(ValkeyServer(Path(folder))) as server:
-        yield server
-
-
-def on_valkey() -> Result:
-    with valkey() as server:
-        environment = {
-            "DATABASE": "sqlite",
-            "REDIS_URL": server.url,
-            "REDIS_SERVER": server.program(),
-        }
+def on_one(program: str) -> Result:
+    """Run the store's tests on one server, and on those of the same program that tests kill."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running(OtherServer(Path(folder), program)) as server,
+    ):
+        environment = {"DATABASE": "sqlite", "REDIS_URL": server.url, "REDIS_SERVER": program}
         counts = run(
             ["tests/stores/redis", "tests/stores/test_store_faults.py"],
             environment,
             *OPTIONS,
             "-k",
-            "not dynamodb and not tls",  # this build of it has no TLS
+            "not dynamodb and not tls",  # not every build has TLS
         )
-        return Result(version=version(server.program()), counts=counts)
+        return Result(version=version(program), counts=counts)
+
+
+def on_valkey() -> Result:
+    return on_one(str(obtaining.valkey()))
 
 
 def in_a_group(kind: str) -> Result:
