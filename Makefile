@@ -6,9 +6,10 @@ DJANGO ?=
 BIN := $(VENV)/bin
 # With uv on PATH the environments are there in a fifth of the time.
 UV := $(shell command -v uv)
-INSTALL := $(if $(UV),uv pip install --python $(BIN)/python,$(BIN)/python -m pip install --disable-pip-version-check --no-compile)
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
+INSTALL := $(if $(UV),uv pip install --python $(BIN)/python,$(PIP) --no-compile)
 # The pip that comes with a Python may know no dependency groups.
-UPGRADED := $(if $(UV),,--upgrade-deps)
+READY := $(if $(UV),true,$(PIP) --quiet 'pip>=25.1')
 
 # Tests start hundreds of processes. Each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -105,7 +106,8 @@ EXTRAS_test-core := [redis,rest]
 
 $(VENV)/%: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer, please: make PYTHON=python3.12")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(UPGRADED) $(VENV)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(READY)
 	@echo "Installing the group $* into $(VENV)"
 	@$(INSTALL) --quiet --editable '.$(or $(EXTRAS_$*),[all])' --group $* $(if $(DJANGO),'$(DJANGO)')
 	@touch $@

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
 
-from ... import matrix
 from ...run import selection
 from ...support.database_servers import PostgreSQLServer, mysql, pgbouncer, postgresql
 from . import obtaining
-from .running import Result, run
+from .running import Result, of_database, run
 from .unstable import inside, unstable
 
 #: The contract, races, guards, purges, partitions, statement counts, and calls that break.
@@ -51,7 +49,8 @@ def server(major: str) -> Iterator[PostgreSQLServer]:
 
 def on_postgresql(major: str) -> Result:
     with server(major) as one:
-        return Result(version=version(one.port), counts=run(TESTS, place(one.port), *OPTIONS))
+        counts = run(TESTS, place(one.port), *OPTIONS)
+        return Result(version=version(one.port), counts=counts, on=of_database(place(one.port)))
 
 
 def behind_pgbouncer() -> Result:
@@ -72,7 +71,7 @@ def on_mysql() -> Result:
     with mysql(root, inside, *settings) as one:
         environment = {"DATABASE": "mysql", "MYSQL_PORT": str(one.port)}
         counts = run(ON_MYSQL, environment, *MYSQL_OPTIONS)
-        on = matrix.versions("database", environment={**os.environ, **environment})
+        on = of_database(environment)
         return Result(version=on.server, counts=counts, on=on)
 
 

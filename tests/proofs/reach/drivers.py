@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version as installed
 from pathlib import Path
 
 from . import obtaining
 from .databases import BESIDE_A_POOLER, OPTIONS, TESTS, place, server, version
-from .running import Result, run
+from .running import Result, of_database, run
 
 #: Calls that meet in the middle, besides what runs on every server.
 INTERLEAVED = [f"tests/stores/test_{name}.py" for name in ("callers", "endings", "interference")]
@@ -123,4 +123,7 @@ def through(driver: Driver) -> Result:
         counts = run(tests, environment, *driver.options, command=(python, "-m", driver.module))
         serving = {**environment, **driver.serving}
         counts += run(driver.requests, serving, *FAULTS, command=(python, "-m", "pytest"))
-        return Result(version=f"{version(one.port)}, {driver.name}", counts=counts)
+        on = of_database(environment, python)
+        if driver.name != on.driver:
+            on = replace(on, driver=f"{on.driver}, {driver.name}")
+        return Result(version=f"{version(one.port)}, {driver.name}", counts=counts, on=on)

@@ -4,10 +4,10 @@ apps' beside.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from ... import matrix
@@ -84,7 +84,7 @@ def _on(
         _install(interpreter, venv, enter, (*ALL, *django))
         quick = ("-n", "2", "--assert=plain", "--one-case", "-m", QUICK)
         counts += run([], place, *options, *quick, command=enter(python, "-m", "pytest"))
-    on = replace(matrix.versions(command=enter(python)), server="SQLite", driver="sqlite3")
+    on = matrix.versions("database", command=enter(python), environment={**os.environ, **place})
     return Result(version=f"Python {on.python}, Django {on.django}", counts=counts, on=on)
 
 

@@ -15,7 +15,7 @@ from ...support.store_servers import running
 from .databases import OPTIONS, TESTS
 from .obtaining import CACHE, call
 from .redis_servers import on_one
-from .running import Result, run
+from .running import Result, of_database, run
 from .unstable import inside, unstable
 
 #: Where libraries are below the root of a Debian.
@@ -85,11 +85,10 @@ def on_newer_mariadb() -> Result:
             session.cursor() as cursor,
         ):
             cursor.execute("CREATE DATABASE test")  # Django connects to it to make the tests'
-            cursor.execute("SELECT VERSION()")
-            (found,) = cursor.fetchone() or ("",)
         environment = {"DATABASE": "mariadb", "MARIADB_PORT": str(server.port)}
         counts = run(TESTS, environment, *OPTIONS)
-        return Result(version=f"MariaDB {found.partition('-')[0]}", counts=counts)
+        on = of_database(environment)
+        return Result(version=on.server, counts=counts, on=on)
 
 
 def on_newer_redis() -> Result:

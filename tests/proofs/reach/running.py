@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ... import matrix
 from ...matrix import Versions
 from ...run import Counts, read
 from .obtaining import CACHE, ROOT
@@ -28,6 +29,12 @@ class Result:
     note: str = ""
     #: The versions of all, where another interpreter than ours ran the tests.
     on: Versions | None = None
+
+
+def of_database(place: Mapping[str, str], python: str = sys.executable) -> Versions:
+    """Return the versions of an interpreter's packages, and of the database at a place."""
+    environment = {**os.environ, **place}
+    return matrix.versions("database", command=[python], environment=environment)
 
 
 def run(
