@@ -39,13 +39,25 @@ class W003(Finding):
     """
 
 
+class W069(Finding):
+    """django_idempotency is in TENANT_APPS and not in SHARED_APPS: a keyed request to the public
+    schema finds no table, and gets 503.
+
+    Add "django_idempotency" to SHARED_APPS, too, and run manage.py migrate_schemas --shared. If
+    nothing guarded runs in the public schema, type %(silence)s.
+    """
+
+
 @after_settings
 def check_databases(**_: Any) -> Iterator[CheckMessage]:
     """Check DATABASES and their routers."""
     from ..models import IdempotencyRecord  # not above: loads the model
 
+    if kept_in_tenants():
+        yield W069()
+        return
     for using in record_databases():
-        if not kept_in_tenants() and not router.allow_migrate_model(using, IdempotencyRecord):
+        if not router.allow_migrate_model(using, IdempotencyRecord):
             yield W002(using=using)
 
 

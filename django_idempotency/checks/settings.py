@@ -191,24 +191,23 @@ def check_scope(**_: Any) -> Iterator[CheckMessage]:
         )
 
 
-def check_left_out(**given: object) -> list[CheckMessage]:
+@after_settings
+def check_left_out(**given: object) -> Iterator[CheckMessage]:
     """Let each app that is shipped say whether it is missed, installed or not."""
     return told_by_apps("advice", given)
 
 
-def check_left_out_deployed(**given: object) -> list[CheckMessage]:
+@after_settings
+def check_left_out_deployed(**given: object) -> Iterator[CheckMessage]:
     """Do the same with what only --deploy tells."""
     return told_by_apps("deployed_advice", given)
 
 
-def told_by_apps(attribute: str, given: dict[str, object]) -> list[CheckMessage]:
+def told_by_apps(attribute: str, given: dict[str, object]) -> Iterator[CheckMessage]:
     """Run the checks that an attribute of their configs names."""
-    return [
-        message
-        for app in conf.shipped_apps()
-        for path in getattr(app, attribute, ())
-        for message in import_string(f"{app.name}.{path}")(**given)
-    ]
+    for app in conf.shipped_apps():
+        for path in getattr(app, attribute, ()):
+            yield from import_string(f"{app.name}.{path}")(**given)
 
 
 def check_environment(**_: Any) -> list[CheckMessage]:

@@ -10,22 +10,22 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from .. import idempotency_exempt
 from ..api import Policy
 from ..errors import Problem
-from ..http.markers import Mark
 from ..rest_framework.below_api_view import respond_to
 from ..rest_framework.problems import IdempotencyException
 from .limits.issued_keys import issue_to
 from .publishing.by_key import look_up
 
 
+@idempotency_exempt
 class OwnView(APIView):
     """A view of ours: the middleware neither guards it nor requires a key. It responds to our
     errors as a guard does.
     """
 
     policy = Policy()
-    idempotency_mark = Mark(exempt=True)
 
     def handle_exception(self, exc: Exception) -> Any:
         """Respond to one of our errors as a guard does."""

@@ -10,12 +10,13 @@ from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.cache import never_cache
 
+from .. import idempotency_exempt
 from ..api import Policy
 from ..api.requests import problem_response
 from ..errors import Problem
-from ..http.markers import Mark
 
 
+@idempotency_exempt
 @method_decorator(never_cache, name="dispatch")
 class OwnView(View):
     """The middleware neither guards it nor requires a key. It responds to one of our errors with a
@@ -23,7 +24,6 @@ class OwnView(View):
     """
 
     policy = Policy()
-    idempotency_mark = Mark(exempt=True)
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Respond with a problem document to one of our errors."""

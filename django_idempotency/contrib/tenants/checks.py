@@ -1,6 +1,4 @@
-"""Checks that tenants do not share keys, that the ready-made REALM can tell them apart, and where
-the table is.
-"""
+"""Checks that tenants do not share keys, and that the ready-made REALM can tell them apart."""
 
 from __future__ import annotations
 
@@ -10,11 +8,9 @@ from typing import Any
 from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage
+from django.utils.module_loading import import_string
 
-from ... import conf
-from ...api import Finding
-from ...checks.databases import kept_in_tenants
-from ...checks.settings import after_settings
+from ...api import Finding, setting
 from ...errors import ConfigurationError
 from . import schema, tenants_alias
 
@@ -38,39 +34,27 @@ class W068(Finding):
     """
 
 
-class W069(Finding):
-    """django_idempotency is in TENANT_APPS and not in SHARED_APPS: a keyed request to the public
-    schema finds no table, and gets 503.
-
-    Add "django_idempotency" to SHARED_APPS, too, and run manage.py migrate_schemas --shared. If
-    nothing guarded runs in the public schema, type %(silence)s.
-    """
-
-
 #: Apps that give each tenant a schema.
 SCHEMA_PER_TENANT = ("django_tenants", "tenant_schemas")
 
 
-@after_settings
 def check_tenants(**_: Any) -> Iterator[CheckMessage]:
-    """Check that tenants do not share keys, that the ready-made REALM can work, and where the table
-    is.
-    """
+    """Check that tenants do not share keys, and that the ready-made REALM can work."""
     for app in SCHEMA_PER_TENANT:
-        if apps.is_installed(app) and conf.get("REALM") is None:
+        if apps.is_installed(app) and setting("REALM") is None:
             yield W068(found=f'INSTALLED_APPS has "{app}"', realm="schema")
-    if kept_in_tenants():
-        yield W069()
-    if conf.imported("REALM") is schema:
+    realm = setting("REALM")
+    if isinstance(realm, str):
+        realm = import_string(realm)
+    if realm is schema:
         try:
             schema(None)
         except ConfigurationError as error:
             yield E063(problem=str(error).partition(":")[0], alias=tenants_alias())
 
 
-@after_settings
 def check_hosts(**_: Any) -> Iterator[CheckMessage]:
     """Check that a wildcard domain has a realm. Not "*": it is common behind proxies."""
-    if conf.get("REALM") is None and not any(map(apps.is_installed, SCHEMA_PER_TENANT)):
+    if setting("REALM") is None and not any(map(apps.is_installed, SCHEMA_PER_TENANT)):
         for domain in [domain for domain in settings.ALLOWED_HOSTS if domain.startswith(".")][:1]:
             yield W068(found=f'ALLOWED_HOSTS has "{domain}"', realm="host")
