@@ -288,13 +288,15 @@ def in_order(version: str) -> list[int]:
 
 
 def ran() -> Iterator[Row]:
-    yield ("server", "driver", "Python", "Django", "tests", "passed", "skipped", "date", "command")
+    versions = ("server", "driver", "Python", "Django", "REST framework")
+    yield (*versions, "tests", "passed", "skipped", "date", "command")
     for run in sorted(runs(), key=lambda run: (run["server"], run["python"], run["name"])):
         yield (
             run["server"],
             run["driver"],
             run["python"],
             run["django"],
+            run["rest_framework"],
             run["name"],
             f"{run['passed']:,}",
             f"{run['skipped']:,}",
