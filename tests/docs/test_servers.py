@@ -20,7 +20,7 @@ def test_each_server_of_make_reach_has_its_row() -> None:
     rows = {
         code[1]: passed
         for name, _, passed in checked(TESTED, "reach")
-        if (code := re.search(r"`([\w-]+)`", name))
+        if (code := re.search(r"`([\w.-]+)`", name))
     }
     assert list(rows) == list(SERVERS)
     assert [name for name, passed in rows.items() if not passed.isdigit()] == []
