@@ -15,8 +15,16 @@ store, `Record` what the store knows, and `is_expired(record)` says if that coun
 `Guarantee` is what a policy promises, and `SettledState` how a call has left its record. `Problem`
 is an error with a response of its own.
 
-Of stores and checks: a `BaseStore` keeps records, and a `Finding` is a message of `manage.py check`
-whose docstring says what is wrong, and below that what to type.
+Of apps: the config of an app that adds to this one has an `AppExtension` as its `extension`, a
+`Setting` for each key that it adds to IDEMPOTENCY in `idempotency_settings`, and in
+`idempotency_checks` the paths of its system checks. `Purging` are rows that `purge_idempotency`
+deletes for it. `OperationHandle` is what a work sees of its own operation, such as
+`request.idempotency`: `record_id` is the id of its record, and `is_running` says if the work runs
+now. `CURRENT_STEP.get()` is the step whose body runs here, or `None`.
+
+Of stores and checks: a `BaseStore` keeps records, `lost_race(error)` says if a database's error is
+a deadlock or a lock that was not given, and a `Finding` is a message of `manage.py check` whose
+docstring says what is wrong, and below that what to type.
 
 Of the wire: `Dialect` is how an API speaks; `Default`, `Draft` and `Stripe` are those that a policy
 may name, and `Answer` is a response whose headers one makes. `meta_name(header)` is a header's name
@@ -37,8 +45,8 @@ Of figures: a `Meter` receives them, each a `Metric`. A request comes from a `So
 
 from __future__ import annotations
 
+from ..conf import Setting, meta_name
 from ..conf import get as setting
-from ..conf import meta_name
 from ..core.conclusions import SettledState
 from ..core.dialects import Answer, Default, Dialect, Draft, Stripe
 from ..core.expressions import Expression, Functions
@@ -50,16 +58,22 @@ from ..engine.deadlines import CALLER_ENDS, LONGEST, deadline
 from ..engine.extensions import Details, Extension
 from ..errors import Problem
 from ..instrumentation.meters import Facts, Meter, Metric, Source
+from ..runtime.app_extensions import AppExtension, Purging
+from ..runtime.current_step import CURRENT_STEP
 from ..runtime.derivation import blinded
+from ..runtime.handle import OperationHandle
 from ..scopes import realm_of
 from ..stores.base import BaseStore
 from ..stores.check_messages import Finding
+from ..stores.orm.database_errors import lost_race
 
 __all__ = [
     "CALLER_ENDS",
+    "CURRENT_STEP",
     "DURATION",
     "LONGEST",
     "Answer",
+    "AppExtension",
     "BaseStore",
     "Default",
     "Details",
@@ -74,11 +88,14 @@ __all__ = [
     "Guarantee",
     "Meter",
     "Metric",
+    "OperationHandle",
     "Outcome",
     "Policy",
     "Problem",
+    "Purging",
     "Record",
     "Resolved",
+    "Setting",
     "SettledState",
     "Source",
     "Status",
@@ -90,6 +107,7 @@ __all__ = [
     "is_deep",
     "is_duration",
     "is_expired",
+    "lost_race",
     "meta_name",
     "realm_of",
     "seconds",

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from django.apps import apps
 from django.core import checks
 from django.utils.module_loading import import_string
 
@@ -39,9 +40,15 @@ DEPLOYED = (
 
 
 def register() -> None:
-    """Register the checks with Django."""
-    for path, tags in CHECKS.items():
-        checks.register(named(f"{__name__}.{path}"), TAG, *tags)
+    """Register the checks with Django: ours, and those that the configs of other apps name in
+    `idempotency_checks`.
+    """
+    found = {__name__: CHECKS}
+    for app in apps.get_app_configs():
+        found[app.name] = getattr(app, "idempotency_checks", {})
+    for folder, paths in found.items():
+        for path, tags in paths.items():
+            checks.register(named(f"{folder}.{path}"), TAG, *tags)
     for path in DEPLOYED:
         checks.register(named(f"{__name__}.{path}"), TAG, checks.Tags.security, deploy=True)
 

@@ -77,17 +77,15 @@ def record_databases() -> list[str]:
     return list(dict.fromkeys(using for using in found if using is not None))
 
 
-_OURS = "django_idempotency"
-
-
 def kept_in_tenants() -> bool:
     """Is our table in each tenant's schema, and not in the shared one?"""
-    shared = getattr(settings, "SHARED_APPS", None)
-    tenants = getattr(settings, "TENANT_APPS", None)
-    if not apps.is_installed("django_tenants") or shared is None or tenants is None:
-        return False
-    return _names_us(tenants) and not _names_us(shared)
+    return (
+        apps.is_installed("django_tenants")
+        and _names_us("TENANT_APPS")
+        and not _names_us("SHARED_APPS")
+    )
 
 
-def _names_us(installed: Any) -> bool:
-    return any(name == _OURS or name.startswith(f"{_OURS}.apps.") for name in installed)
+def _names_us(name: str) -> bool:
+    listed = getattr(settings, name, ())
+    return any(each == conf.APP or each.startswith(f"{conf.APP}.apps.") for each in listed)

@@ -9,16 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from django.apps import AppConfig
-from django.core import checks
+from django.apps import AppConfig, apps
 from django.db import Error
 from django.utils.module_loading import import_string
 
-from ..checks import TAG, named
-from ..conf import Setting
+from ..api import AppExtension, Purging, Setting, lost_race
 from ..errors import LostRace
-from ..runtime.app_extensions import AppExtension, Purging, app_extensions
-from ..stores.orm.database_errors import lost_race
 
 if TYPE_CHECKING:
     from django.core.management.base import CommandParser
@@ -35,14 +31,14 @@ class OptionalApp(AppConfig):
     """
 
     default_auto_field = "django.db.models.BigAutoField"
-    #: The path of its system check, and that of the class of its extension; "": it has none.
-    check = extends = ""
-    #: The tags of its check, beside the package's own.
-    tags: tuple[str, ...] = ()
+    #: The path of the class of its extension; "": it has none.
+    extends = ""
 
     # What the core asks of any app config, if it is there:
     #: Keys of `settings.IDEMPOTENCY`.
     idempotency_settings: ClassVar[Mapping[str, Setting]]
+    #: The paths of its system checks → their tags beside the package's own.
+    idempotency_checks: ClassVar[Mapping[str, tuple[str, ...]]]
     #: What else it adds to what a project types: names of commands, of methods of a work's handle,
     #: of settings of the core. Where the app is not installed, a message says by them which to add.
     adds: tuple[str, ...]
@@ -52,10 +48,6 @@ class OptionalApp(AppConfig):
     #: that only `check --deploy` runs.
     advice: tuple[str, ...]
     deployed_advice: tuple[str, ...]
-
-    def ready(self) -> None:
-        if self.check:
-            checks.register(named(f"{self.name}.{self.check}"), TAG, *self.tags)
 
     @cached_property
     def extension(self) -> AppExtension | None:
@@ -110,7 +102,8 @@ class Housekeeping(AppExtension):
 
 def housekeeping() -> list[Housekeeping]:
     """Return those of the installed apps, in the order of INSTALLED_APPS."""
-    return [each for each in app_extensions() if isinstance(each, Housekeeping)]
+    found = (getattr(config, "extension", None) for config in apps.get_app_configs())
+    return [each for each in found if isinstance(each, Housekeeping)]
 
 
 def purging(kind: str, *due: Callable[[], Any]) -> Purging:

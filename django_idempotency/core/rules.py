@@ -406,26 +406,6 @@ def readable(outcome: Outcome) -> Outcome | None:
     return outcome if says_nothing(outcome) else None
 
 
-#: By how much a store's clock and a host's stopwatch may disagree about a moment: SQLite counts
-#: milliseconds.
-GRAIN = timedelta(milliseconds=10)
-
-
-def foreseen(record: Record, ticket: Ticket, *, took: float) -> Verdict:
-    """Say what a guard would have decided about a request that has run without one.
-
-    `record` is what its claim found, after a run that `took` so many seconds. If another run has
-    completed in between, the two were under way at the same time, and the guard would have found
-    that one running.
-    """
-    verdict = read(record, ticket)
-    if isinstance(verdict, Replay) and record.completed_at is not None:
-        began = record.read_at - timedelta(seconds=took)
-        if record.completed_at > began + GRAIN:
-            return Busy(retry_after=1)
-    return verdict
-
-
 def answerable_from_copy(record: Record, ticket: Ticket) -> bool:
     """May a copy of the record answer this ticket, without asking the store that decides?
 

@@ -82,7 +82,7 @@ class CurrentOperation(OperationHandle):
             self._outer = living(self._outer)
 
     @property
-    def _is_running(self) -> bool:
+    def is_running(self) -> bool:
         """See OperationHandle."""
         return not self._over
 

@@ -118,7 +118,7 @@ class RequestIdempotency(OperationHandle):
         self.is_held = False
 
     @property
-    def _is_running(self) -> bool:
+    def is_running(self) -> bool:
         """See OperationHandle."""
         call = None if self._exchange is None else self._exchange.call
         return call is not None and call.handle is self

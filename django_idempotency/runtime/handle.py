@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from typing import Any
+from uuid import UUID
 
 from .. import conf
 from ..core.conclusions import Ending, WorkResult
@@ -110,9 +111,15 @@ class OperationHandle:
         )
 
     @property
-    def _is_running(self) -> bool:
+    def is_running(self) -> bool:
         """Does the work run now? Before and after it, nothing here belongs to its key."""
         return False
+
+    @property
+    def record_id(self) -> UUID | None:
+        """The id of its record; `None`: nothing is stored of it."""
+        operation = self._operation
+        return None if isinstance(operation, Unstored) else operation.ticket.id
 
     @property
     def key(self) -> str:
@@ -198,7 +205,7 @@ class OperationHandle:
         and `-`; `str(value)` has 1 to 255 characters. Raises `ValueError` for others,
         `ConfigurationError` without an audit trail, and the database's errors.
         """
-        if isinstance(self._operation, Unstored):
+        if self.record_id is None:
             return
         if trail.active is None:
             raise ConfigurationError(

@@ -325,36 +325,6 @@ def test_only_the_stores_clock_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "took", "verdict"),
-    [
-        # Its own claim.
-        (
-            record(status=RUNNING, lease=HOUR, owner=TICKET.owner),
-            1.0,
-            Execute(attempt=3),
-        ),
-        (record(status=RUNNING, lease=HOUR), 1.0, Busy(retry_after=3600)),
-        (record(status=COMPLETED, digest=CHANGED), 1.0, Mismatch()),
-        # Completed a minute before it was read.
-        (record(status=COMPLETED), 59.0, Replay(outcome=OUTCOME, attempt=3)),
-        # In that moment, as far as clocks tell.
-        (
-            record(status=COMPLETED),
-            60.009,
-            Replay(outcome=OUTCOME, attempt=3),
-        ),
-        (record(status=COMPLETED), 61.0, Busy(retry_after=1)),  # began before: both were under way
-    ],
-)
-def test_foreseen(known: Record, took: float, verdict: rules.Verdict) -> None:
-    """A request that ran without a guard is judged by the time at which it began."""
-    known = known._replace(
-        completed_at=None if known.status is RUNNING else known.read_at - timedelta(minutes=1)
-    )
-    assert rules.foreseen(known, TICKET, took=took) == verdict
-
-
-@pytest.mark.parametrize(
     ("race", "tries", "spent", "pause"),
     [
         # An owner of the key: the store has waited already, so the second claim is made at once,

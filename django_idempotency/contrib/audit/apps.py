@@ -36,10 +36,9 @@ class AuditConfig(optional_app.OptionalApp):
         "idempotency_record reference": "command.History",
     }
     extends = "housekeeping.AuditTrail"
-    check = "checks.check_audit"
+    idempotency_checks: ClassVar = {"checks.check_audit": ()}
 
     def ready(self) -> None:
-        super().ready()
         attach()
         setting_changed.connect(attach)  # in tests
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
-from ...runtime.app_extensions import AppExtension
-from ...runtime.handle import OperationHandle
+from ...api import AppExtension, OperationHandle
 
 
 class KeysOfRows(AppExtension):

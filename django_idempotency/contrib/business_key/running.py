@@ -8,10 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 from uuid import UUID
 
-from ...core.hashing import framed
-from ...runtime.current_step import CURRENT_STEP
-from ...runtime.derivation import Unstored
-from ...runtime.handle import OperationHandle
+from ...api import CURRENT_STEP, OperationHandle
 
 
 class Seen(OperationHandle):
@@ -32,7 +29,7 @@ _SEEN: ContextVar[tuple[weakref.ref[Seen], ...]] = ContextVar("django_idempotenc
 
 
 def _runs(handle: Seen | None) -> bool:
-    return handle is not None and handle._is_running  # noqa: SLF001 - ours
+    return handle is not None and handle.is_running
 
 
 def running() -> Seen | None:
@@ -40,8 +37,7 @@ def running() -> Seen | None:
     found = (each() for each in reversed(_SEEN.get()))
     handle = next((each for each in found if _runs(each)), None)
     # While idempotency is off or only observes, no key guards anything.
-    # Ours.
-    return None if handle is None or isinstance(handle._operation, Unstored) else handle  # noqa: SLF001
+    return None if handle is None or handle.record_id is None else handle
 
 
 def business_key() -> UUID | None:
@@ -53,11 +49,11 @@ def business_key() -> UUID | None:
     was lost, since it is a hash of scope and key, and of the step's name.
     """
     handle = running()
-    if handle is None:
-        return None
-    record = handle._operation.ticket.id  # noqa: SLF001 - ours
+    record = None if handle is None else handle.record_id
     step = CURRENT_STEP.get()
-    if step is None:
+    if record is None or step is None:
         return record
-    parts = (b"row of a step", record.bytes, step.name.encode())
-    return UUID(bytes=hashlib.sha256(framed(parts)).digest()[:16], version=5)
+    name = step.name.encode()
+    # Each part is preceded by its length, so that their borders cannot move.
+    text = b"13:row of a step,16:%b,%d:%b," % (record.bytes, len(name), name)
+    return UUID(bytes=hashlib.sha256(text).digest()[:16], version=5)

@@ -24,11 +24,10 @@ class ClientConfig(optional_app.OptionalApp):
     }
     command_parts: ClassVar = {"idempotency_resume calls": "command.Calls"}
     extends = "housekeeping.OutgoingCalls"
-    check = "checks.check_client"
+    idempotency_checks: ClassVar = {"checks.check_client": ()}
 
     def ready(self) -> None:
-        """Register the check, and let an operation that gives up close the calls of its steps."""
-        super().ready()
+        """Let an operation that gives up close the calls of its steps."""
         from .ledger import give_up  # not above: loads the model
 
         if give_up not in CLOSERS:

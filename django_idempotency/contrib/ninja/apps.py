@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.core import checks
 
 from .. import optional_app
@@ -14,5 +16,4 @@ class NinjaConfig(optional_app.OptionalApp):
     label = "idempotency_ninja"
     verbose_name = "Idempotency: django-ninja"
     extends = "kind.Ninja"
-    check = "checks.check_operations"
-    tags = (checks.Tags.urls,)
+    idempotency_checks: ClassVar = {"checks.check_operations": (checks.Tags.urls,)}

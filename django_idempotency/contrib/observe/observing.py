@@ -22,6 +22,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -31,7 +32,7 @@ from django.http.request import RawPostDataException
 from django.http.response import HttpResponseBase
 
 from ... import conf
-from ...api import BaseStore, Guarantee, Outcome, Resolved, SettledState, Ticket
+from ...api import BaseStore, Guarantee, Outcome, Record, Resolved, SettledState, Ticket
 from ...api.requests import fits, is_in_memory
 from ...core import conclusions, rules
 from ...core.conclusions import Rollback, WorkResult
@@ -62,6 +63,9 @@ from ...signals import EVENTS
 
 #: Seconds for which a store that did not respond is left alone, so that it delays few responses.
 PAUSE = 10.0
+#: By how much a store's clock and a host's stopwatch may disagree about a moment: SQLite counts
+#: milliseconds.
+GRAIN = timedelta(milliseconds=10)
 
 #: What a guard would have done, if it would not have responded with a problem: then it is the
 #: problem's code.
@@ -184,7 +188,7 @@ class Observation:
         )
         took = time.monotonic() - self.began
         record = store.claim(ticket)
-        verdict = rules.foreseen(record, ticket, took=took)
+        verdict = foreseen(record, ticket, took=took)
         if isinstance(verdict, Execute):
             handle: RequestIdempotency = request.idempotency  # type: ignore[attr-defined]
             state = conclusions.conclude(
@@ -368,6 +372,21 @@ def _report(observation: Observation, request: HttpRequest, response: HttpRespon
         stamp(request, response)
     else:
         _notify(request, would, error)
+
+
+def foreseen(record: Record, ticket: Ticket, *, took: float) -> Verdict:
+    """Say what a guard would have decided about a request that has run without one.
+
+    `record` is what its claim found, after a run that `took` so many seconds. If another run has
+    completed in between, the two were under way at the same time, and the guard would have found
+    that one running.
+    """
+    verdict = rules.read(record, ticket)
+    if isinstance(verdict, Replay) and record.completed_at is not None:
+        began = record.read_at - timedelta(seconds=took)
+        if record.completed_at > began + GRAIN:
+            return rules.Busy(retry_after=1)
+    return verdict
 
 
 @contextmanager

@@ -19,4 +19,4 @@ class OutboxConfig(optional_app.OptionalApp):
         "OUTBOX_PUBLISHER": Setting(None)
     }
     extends = "housekeeping.WaitingMessages"
-    check = "checks.check_outbox"
+    idempotency_checks: ClassVar = {"checks.check_outbox": ()}

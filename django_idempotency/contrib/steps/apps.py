@@ -20,5 +20,5 @@ class StepsConfig(optional_app.OptionalApp):
         "idempotency_resume operations": "command.Operations",
     }
     extends = "housekeeping.StepsOfRecords"
-    check = "checks.check_steps"
+    idempotency_checks: ClassVar = {"checks.check_steps": ()}
     adds = ("step", "astep", "undo_steps", "aundo_steps")

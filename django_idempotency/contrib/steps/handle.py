@@ -19,7 +19,6 @@ from ...engine.operation import Operation
 from ...errors import ConfigurationError, OperationCancelled, OperationHeld, OwnershipLost, Problem
 from ...functions.current import CurrentOperation
 from ...runtime.current_step import CURRENT_STEP, RunningStep
-from ...runtime.derivation import Unstored
 from ...runtime.handle import HELD_FOR, Course, OperationHandle
 from ..at_rest.encryption import sealing
 from .actions import Actions, Query, adrive, drive
@@ -361,13 +360,12 @@ class StepsHandle(OperationHandle):
         return self._steps
 
     def _new_steps(self) -> Steps:
-        operation = self._operation
         policy = self._policy
         journal = None
-        if not isinstance(operation, Unstored):
+        if self.record_id is not None:
             assert policy is not None
             journal = self._new_journal(policy)
-        return Steps(operation, journal, is_lost=lambda: self.lost, dump=self._dumped)
+        return Steps(self._operation, journal, is_lost=lambda: self.lost, dump=self._dumped)
 
     def _new_journal(self, policy: Resolved) -> Journal | None:
         """Return the rows of the operation; `None`: it is `atomic`, and remembers none."""

@@ -19,4 +19,4 @@ class SuspectsConfig(optional_app.OptionalApp):
         # "within": 300}.
         "SUSPECTS": Setting([])
     }
-    check = "searching.check_suspects"
+    idempotency_checks: ClassVar = {"searching.check_suspects": ()}

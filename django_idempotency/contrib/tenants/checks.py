@@ -40,10 +40,10 @@ SCHEMA_PER_TENANT = ("django_tenants", "tenant_schemas")
 
 def check_tenants(**_: Any) -> Iterator[CheckMessage]:
     """Check that tenants do not share keys, and that the ready-made REALM can work."""
-    for app in SCHEMA_PER_TENANT:
-        if apps.is_installed(app) and setting("REALM") is None:
-            yield W068(found=f'INSTALLED_APPS has "{app}"', realm="schema")
     realm = setting("REALM")
+    for app in SCHEMA_PER_TENANT:
+        if apps.is_installed(app) and realm is None:
+            yield W068(found=f'INSTALLED_APPS has "{app}"', realm="schema")
     if isinstance(realm, str):
         realm = import_string(realm)
     if realm is schema:
