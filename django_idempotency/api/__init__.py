@@ -12,8 +12,7 @@ words what one is.
 Of a call: `Extension` has a say in it, and gets its `Details`; `Ticket` is what it brings to the
 store, `Record` what the store knows, and `is_expired(record)` says if that counts no more;
 `Status` says if its key is free, running or completed, and `Outcome` is what the work has made.
-`Guarantee` is what a policy promises, and `SettledState` how a call has left its record. `Problem`
-is an error with a response of its own.
+`Guarantee` is what a policy promises, and `SettledState` how a call has left its record.
 
 Of apps: the config of an app that adds to this one has an `AppExtension` as its `extension`, a
 `Setting` for each key that it adds to IDEMPOTENCY in `idempotency_settings`, and in
@@ -36,8 +35,8 @@ what nobody may guess, and `realm_of(policy, request)` names a tenant.
 
 Of requests: see `api.requests`, apart so that a worker which sees none need not load it.
 
-Of time: `deadline(seconds)` limits the work inside it, and `CALLER_ENDS` is when the caller stops
-waiting, in Unix seconds. `LONGEST` is the longest duration, ten years.
+Of time: `CALLER_ENDS` is when the caller stops waiting, in Unix seconds, and `LONGEST` the longest
+duration, ten years.
 
 Of figures: a `Meter` receives them, each a `Metric`. A request comes from a `Source`, and has
 `Facts` for its trace.
@@ -54,9 +53,8 @@ from ..core.hashing import canonical_json, is_deep
 from ..core.policy import DURATION, Duration, Policy, Resolved, is_duration, seconds
 from ..core.records import Guarantee, Outcome, Record, Status, Ticket
 from ..core.rules import expired as is_expired
-from ..engine.deadlines import CALLER_ENDS, LONGEST, deadline
+from ..engine.deadlines import CALLER_ENDS, LONGEST
 from ..engine.extensions import Details, Extension
-from ..errors import Problem
 from ..instrumentation.meters import Facts, Meter, Metric, Source
 from ..runtime.app_extensions import AppExtension, Purging
 from ..runtime.current_step import CURRENT_STEP
@@ -91,7 +89,6 @@ __all__ = [
     "OperationHandle",
     "Outcome",
     "Policy",
-    "Problem",
     "Purging",
     "Record",
     "Resolved",
@@ -103,7 +100,6 @@ __all__ = [
     "Ticket",
     "blinded",
     "canonical_json",
-    "deadline",
     "is_deep",
     "is_duration",
     "is_expired",

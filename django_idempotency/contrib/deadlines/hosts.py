@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from asgiref.sync import iscoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
 
-from ...api import deadline
+from ... import deadline
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
+from ... import idempotent
 from ...api import Policy
-from ...core.records import MISSING
-from ...decorators import idempotent
 from .dialect import Form
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -31,7 +30,7 @@ def idempotent_form(view: Decorated, /) -> Decorated: ...
 def idempotent_form(**fields: Any) -> Callable[[Decorated], Decorated]: ...
 
 
-def idempotent_form(view: Any = MISSING, /, **fields: Any) -> Any:
+def idempotent_form(view: Any = None, /, **fields: Any) -> Any:
     """Process an HTML form once, however often it is sent.
 
     `{% idempotency_field %}` is in the form.
@@ -40,4 +39,4 @@ def idempotent_form(view: Any = MISSING, /, **fields: Any) -> Any:
     with any other field of `Policy`. See idempotent() for where it goes and what it raises.
     """
     decorate = idempotent(**{**FORM_FIELDS, **fields})
-    return decorate if view is MISSING else decorate(view)
+    return decorate if view is None else decorate(view)

@@ -15,11 +15,12 @@ from django.utils.http import url_has_allowed_host_and_scheme
 
 from ...api import Dialect
 from ...errors import Problem
-from ...http.bodies import FORMS
 
 logger = logging.getLogger("django_idempotency")
 
 TEMPLATE = "django_idempotency/problem.html"
+#: As what browsers send a form by POST.
+_SENT_AS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _TYPES = ["text/html", "application/problem+json", "application/json"]
 
 
@@ -46,7 +47,7 @@ def page_of(problem: Problem, request: HttpRequest, status: int) -> str | None:
     `nothing_done` in its context: may the page lead to a form with a new key? A template that fails
     is logged, and the client gets the problem document: an error must not become another.
     """
-    if (request.content_type or "").lower() not in FORMS or request.get_preferred_type(
+    if (request.content_type or "").lower() not in _SENT_AS or request.get_preferred_type(
         _TYPES
     ) != "text/html":
         return None

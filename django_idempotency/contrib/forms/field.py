@@ -14,12 +14,9 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from ... import conf
-from ...api import Resolved
-from ...core.key_formats import ANY, ISSUED
+from ...api import Policy, Resolved
+from ...api.requests import own_policy, resolve_policy
 from ...errors import KeyNotIssued, ScopeRequired
-from ...http.plan import ANY_POLICY, resolve_policy
-from ...http.views import own_policy, route_of
 from ..limits.issued_keys import Destination, issue_on, named, policy_at
 from .decorator import OF_FORMS
 
@@ -61,21 +58,19 @@ def _terms(request: HttpRequest, destination: Destination | None) -> Resolved:
     unknown, of `@idempotent_form`.
     """
     if destination is not None:
-        policy = policy_at(destination, ANY_POLICY, getattr(request, "urlconf", None))
+        policy = policy_at(destination, Policy(), getattr(request, "urlconf", None))
     else:
         callback = getattr(request.resolver_match, "func", None)
-        policy = (
-            own_policy(callback, _METHOD) if route_of(callback, _METHOD).guards_itself else None
-        ) or ANY_POLICY
-    if conf.profile_of(policy.profile).carrier != "body":
+        policy = own_policy(callback, _METHOD) or Policy()
+    terms = resolve_policy(policy)
+    if terms.profile.carrier != "body":
         if destination is not None:
             raise ImproperlyConfigured(
                 f"idempotency_field: the view at {destination.path} takes no key from a "
                 "form. Put @idempotent_form on it."
             )
-        policy = OF_FORMS
-    terms = resolve_policy(policy)
-    if terms.key_format not in (ANY, ISSUED):
+        terms = resolve_policy(OF_FORMS)
+    if terms.key_format not in ("any", "issued"):
         raise ImproperlyConfigured(
             "idempotency_field: its keys are issued by the server, so type "
             'key_format="issued" in the policy of the view.'

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, NoReturn
 
 from django.core.cache import caches
 
-from ...api import Details, Extension, Problem, blinded, is_expired, realm_of, setting
+from ...api import Details, Extension, blinded, is_expired, realm_of, setting
 from ...api.requests import Document, compiled, in_any_language, selected_facts
-from ...errors import StoreUnavailable, TooManyKeys
+from ...errors import Problem, StoreUnavailable, TooManyKeys
 
 logger = logging.getLogger("django_idempotency")
 

@@ -10,6 +10,7 @@ routes nothing else. The view here is for Django's own authentication; REST fram
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -19,28 +20,31 @@ from django.http.request import RawPostDataException
 from django.urls import Resolver404, get_script_prefix, path, resolve
 
 from ...api import Policy, Resolved
-from ...api.requests import Document
-from ...core.key_formats import ANY, ISSUED, ISSUED_SAMPLE
-from ...core.records import prints
+from ...api.requests import (
+    Document,
+    issue_key,
+    own_policy,
+    require_bounded,
+    resolve_policy,
+    scope_of,
+    speak,
+)
 from ...errors import KeyNotIssued, ScopeRequired
-from ...http.bodies import require_bounded
-from ...http.exchange import speak
-from ...http.issued_keys import issue
-from ...http.plan import resolve_policy
-from ...http.views import own_policy, route_of
-from ...scopes import scope_of
 from ..views import OwnView
 
 #: The longest body of a request for a key (bytes).
 MAX_REQUEST = 8 * 1024
+#: As long as a key that nobody can guess, such as one that is issued.
+_LONG = "A" * 64
 _METHODS = ("POST", "PUT", "PATCH", "DELETE")
 
 
-@prints("expires_at")
-class IssuedKey(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class IssuedKey:
     """A key, and the moment from which it is refused."""
 
-    key: str
+    # Error reports print the rest.
+    key: str = field(repr=False)
     expires_at: datetime
 
     @property
@@ -92,11 +96,11 @@ def issue_on(
     scope = _scope(terms, request, user)
     now = datetime.now(timezone.utc)
     bound = {} if destination is None else destination._asdict()
-    return IssuedKey(issue(scope, now, **bound), now + timedelta(seconds=terms.ttl))
+    return IssuedKey(issue_key(scope, now, **bound), now + timedelta(seconds=terms.ttl))
 
 
 def _scope(terms: Resolved, request: HttpRequest, user: Any) -> str:
-    scope = scope_of(request, user, terms, ISSUED_SAMPLE)
+    scope = scope_of(request, user, terms, _LONG)
     if scope is None:
         raise ScopeRequired(
             "It is unknown which client this idempotency key would belong to, so none was "
@@ -118,17 +122,12 @@ def policy_at(destination: Destination, fallback: Policy, urlconf: Any = None) -
         raise KeyNotIssued(
             "No idempotency key was issued: there is nothing at this path."
         ) from error
-    own = (
-        own_policy(callback, destination.method)
-        if route_of(callback, destination.method).guards_itself
-        else None
-    )
-    return own or fallback
+    return own_policy(callback, destination.method) or fallback
 
 
 def _require_issued(terms: Resolved, destination: Destination) -> None:
     guarded = destination.method in {name.upper() for name in terms.methods}
-    if terms.key_format not in (ANY, ISSUED) or not guarded:
+    if terms.key_format not in ("any", "issued") or not guarded:
         raise KeyNotIssued(
             f"No idempotency key was issued: a {destination.method} request to this path "
             "takes no key that is issued."

@@ -19,7 +19,6 @@ from ...api import (
     Details,
     Duration,
     Extension,
-    Problem,
     SettledState,
     blinded,
     is_duration,
@@ -27,7 +26,7 @@ from ...api import (
     setting,
 )
 from ...api.requests import FINAL, Document, compiled, in_any_language, refer_to, selected_facts
-from ...errors import PossibleDuplicate
+from ...errors import PossibleDuplicate, Problem
 from .fresh_keys import report_unscreened
 
 #: Before the name of what is remembered.
