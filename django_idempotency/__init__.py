@@ -19,7 +19,13 @@ if TYPE_CHECKING:
         StatusOnly,
         Tombstones,
     )
-    from .functions import current_operation, deadline, derive_key, idempotent_function
+    from .functions import (
+        current_operation,
+        deadline,
+        derive_key,
+        idempotent_function,
+        remaining,
+    )
     from .scopes import realm
 
 __all__ = [
@@ -37,6 +43,7 @@ __all__ = [
     "idempotent",
     "idempotent_function",
     "realm",
+    "remaining",
 ]
 
 _MODULES = {
@@ -47,7 +54,8 @@ _MODULES = {
         ".engine.options",
     ),
     **dict.fromkeys(
-        ("current_operation", "deadline", "derive_key", "idempotent_function"), ".functions"
+        ("current_operation", "deadline", "derive_key", "idempotent_function", "remaining"),
+        ".functions",
     ),
     "realm": ".scopes",
 }

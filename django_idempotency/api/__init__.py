@@ -5,7 +5,7 @@ a version ahead. Whatever else is imported from inside the package may change at
 views and functions need is in `django_idempotency` itself, the errors in
 `django_idempotency.errors`, and the events in `django_idempotency.signals`.
 
-Of policies: `Policy`; `Resolved`, one with every field set, durations in seconds; `setting(name)`,
+Of policies: `Resolved` is one with every field set, durations in seconds; `setting(name)`,
 one of `IDEMPOTENCY`; `Duration`, `is_duration()` and `seconds()`, and `DURATION`, which says in
 words what one is.
 
@@ -19,7 +19,8 @@ Of apps: the config of an app that adds to this one has an `AppExtension` as its
 `idempotency_checks` the paths of its system checks. `Purging` are rows that `purge_idempotency`
 deletes for it. `OperationHandle` is what a work sees of its own operation, such as
 `request.idempotency`: `record_id` is the id of its record, and `is_running` says if the work runs
-now. `CURRENT_STEP.get()` is the step whose body runs here, or `None`.
+now. `CURRENT_STEP.get()` is the step whose body runs here, or `None`, and `EXECUTION.get()` the durable
+execution: `suspends(error)` says if an error suspends it.
 
 Of stores and checks: a `BaseStore` keeps records, `lost_race(error)` says if a database's error is
 a deadlock or a lock that was not given, and a `Finding` is a message of `manage.py check` whose
@@ -50,11 +51,12 @@ from ..core.conclusions import SettledState
 from ..core.dialects import Answer, Default, Dialect, Draft, Stripe
 from ..core.expressions import Expression, Functions
 from ..core.hashing import canonical_json, is_deep
-from ..core.policy import DURATION, Duration, Policy, Resolved, is_duration, seconds
+from ..core.policy import DURATION, Duration, Resolved, is_duration, seconds
 from ..core.records import Guarantee, Outcome, Record, Status, Ticket
 from ..core.rules import expired as is_expired
 from ..engine.deadlines import CALLER_ENDS, LONGEST
 from ..engine.extensions import Details, Extension
+from ..functions.current import EXECUTION
 from ..instrumentation.meters import Facts, Meter, Metric, Source
 from ..runtime.app_extensions import AppExtension, Purging
 from ..runtime.current_step import CURRENT_STEP
@@ -69,6 +71,7 @@ __all__ = [
     "CALLER_ENDS",
     "CURRENT_STEP",
     "DURATION",
+    "EXECUTION",
     "LONGEST",
     "Answer",
     "AppExtension",
@@ -88,7 +91,6 @@ __all__ = [
     "Metric",
     "OperationHandle",
     "Outcome",
-    "Policy",
     "Purging",
     "Record",
     "Resolved",

@@ -14,7 +14,8 @@ from typing import Any
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..api import Policy, Resolved
+from .. import Policy
+from ..api import Resolved
 from ..api.requests import problem_response
 from ..core.policy import SAFE_METHODS
 from ..engine.bracket import (

@@ -10,8 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from .. import idempotency_exempt
-from ..api import Policy
+from .. import Policy, idempotency_exempt
 from ..errors import Problem
 from ..rest_framework.below_api_view import respond_to
 from ..rest_framework.problems import IdempotencyException

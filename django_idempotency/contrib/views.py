@@ -10,8 +10,7 @@ from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.cache import never_cache
 
-from .. import idempotency_exempt
-from ..api import Policy
+from .. import Policy, idempotency_exempt
 from ..api.requests import problem_response
 from ..errors import Problem
 

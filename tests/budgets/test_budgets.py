@@ -68,11 +68,11 @@ UNTYPED = 990
 PATHS_OF_CONTRIB, FILES_OF_ATOMIC_REQUESTS = 0, 9
 #: Imports of contrib that a stranger could not write: of the core, and neither of `api` nor of what
 #: else is public. The names of `api`.
-INNER_IMPORTS, NAMES_OF_API = 529, 60
+INNER_IMPORTS, NAMES_OF_API = 523, 60
 #: The folders of contrib that a stranger could have written.
 STRANGERS = (
-    *("allauth", "business_key", "deadlines", "dialects", "fingerprints", "forms", "limits"),
-    *("optional_app", "tenants", "views"),
+    *("allauth", "batches", "business_key", "deadlines", "dialects", "fingerprints", "forms"),
+    *("limits", "optional_app", "tenants", "views"),
 )
 #: What opens a call and ends it: the bracket, its async shell, the hooks of REST framework, those of
 #: other frameworks, and the command that settles what an abandoned owner has left.

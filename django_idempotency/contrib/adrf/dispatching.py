@@ -15,7 +15,7 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from ...api import Policy
+from ... import Policy
 from ...core.policy import SAFE_METHODS
 from ...core.statuses import HeaderStatus
 from ...errors import Problem

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from ...api import Policy
+from ... import Policy
 from ...api.requests import ViewKind
 
 

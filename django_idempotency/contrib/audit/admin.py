@@ -124,8 +124,16 @@ class AuditEventAdmin(TrailAdmin):
     list_display = ("at", "label", "attempt", "outcome", "request", "actor_shown", "whose")
     list_display_links = ("at",)
     fields = (
-        *("at", "label", "attempt", "outcome", "request", "owner"),
-        *("actor_shown", "request_id_shown", "reason_shown", "whose"),
+        "at",
+        "label",
+        "attempt",
+        "outcome",
+        "request",
+        "owner",
+        "actor_shown",
+        "request_id_shown",
+        "reason_shown",
+        "whose",
     )
     readonly_fields = ("label", "actor_shown", "request_id_shown", "reason_shown", "whose")
     search_help_text = _(

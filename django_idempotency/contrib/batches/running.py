@@ -19,19 +19,14 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from django.core.exceptions import ImproperlyConfigured
 
-from ...api import Duration, seconds
-from ...core.expressions.compiled import selector_of
-from ...engine.deadlines import remaining
+from ... import remaining
+from ...api import EXECUTION, Duration, Expression, seconds
 from ...errors import DeadlinePassed, InProgress, ResponseNotStored, StoreUnavailable
-from ...functions.current import EXECUTION
-from ...functions.decorator import Guarded
-from ...functions.handle import Handle
-from ...functions.running import Answer
 from .report import OUTCOMES, BatchItem, BatchReport, OnProgress, showing
 
 logger = logging.getLogger("django_idempotency")
@@ -45,6 +40,15 @@ ITEM_ID = (
 #: After this many consecutive records with the store unavailable, none is started: each would wait
 #: for it again.
 UNREACHABLE = 3
+
+
+class Handler(Protocol):
+    """What `@idempotent_function` makes of a function."""
+
+    #: The records of its calls.
+    idempotency: Any
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +83,10 @@ class Batch:
         self.total = _count(records, is_async=is_async)
         self.done = 0
         self._terms = terms
-        self._item_id = selector_of(terms.item_id)
-        self._group_id = None if terms.group_id is None else selector_of(terms.group_id)
+        self._item_id = _selector(terms.item_id)
+        self._group_id = None if terms.group_id is None else _selector(terms.group_id)
+        #: May a group be a list, of the parts that its expression builds it from?
+        self._in_parts = getattr(self._group_id, "in_parts", True)
         self._margin = seconds(terms.margin)
         self._read = 0
         self._counts: Counter[str] = Counter()
@@ -98,9 +104,8 @@ class Batch:
         try:
             if self._group_id is not None:
                 found = self._group_id(record)
-                found = (
-                    tuple(found) if self._group_id.in_parts and isinstance(found, list) else found
-                )
+                if self._in_parts and isinstance(found, list):
+                    found = tuple(found)
                 hash(found)
                 group = found
             return BatchItem(index=index, record=record, id=self._item_id(record), group=group)
@@ -121,9 +126,9 @@ class Batch:
         return obstacle is None
 
     @contextmanager
-    def noting(self, item: BatchItem) -> Iterator[list[Answer]]:
+    def noting(self, item: BatchItem) -> Iterator[list[Any]]:
         """Note the answer of a call, which it adds to this list, or what it raises."""
-        answers: list[Answer] = []
+        answers: list[Any] = []
         try:
             yield answers
         except Exception as error:  # noqa: BLE001 - reported in the batch report
@@ -131,7 +136,7 @@ class Batch:
         else:
             self.answered(item, *answers)
 
-    def answered(self, item: BatchItem, answer: Answer) -> None:
+    def answered(self, item: BatchItem, answer: Any) -> None:
         """Note the result of a call."""
         self._unreachable = 0
         self._unguarded += not answer.guarded
@@ -188,13 +193,25 @@ class Batch:
             self._items[outcome].append(replace(item, result=result, error=error))
 
 
-def _handle_of(handler: Any, *, is_async: bool) -> Handle:
+def _selector(expression: Selecting) -> Callable[[Any], Any]:
+    """Return what selects from a record. Raises `ValueError` for what selects nothing."""
+    if isinstance(expression, str):
+        return Expression(expression)
+    if inspect.iscoroutinefunction(expression) or not callable(expression):
+        raise ValueError(
+            f"{expression!r} selects nothing: type a JMESPath expression, or a sync function of "
+            "the record."
+        )
+    return expression
+
+
+def _handle_of(handler: Any, *, is_async: bool) -> Any:
     """Return the handle of a handler.
 
     Raises `ImproperlyConfigured` for one that a batch cannot call.
     """
-    handle = getattr(handler, "idempotency", None)
-    if not isinstance(handle, Handle):
+    handle: Any = getattr(handler, "idempotency", None)
+    if not hasattr(handle, "aanswer"):
         raise ImproperlyConfigured(
             f"A batch needs a handler under a key, not {handler!r}. Put "
             "@idempotent_function(key=…) on it."
@@ -242,7 +259,7 @@ def _count(records: Any, *, is_async: bool) -> int | None:
 
 def process_batch(
     records: Iterable[Any],
-    handler: Guarded[..., Any],
+    handler: Handler,
     *,
     item_id: Selecting = ITEM_ID,
     ordered: bool = False,
@@ -287,7 +304,7 @@ def process_batch(
 
 async def aprocess_batch(
     records: Iterable[Any] | AsyncIterable[Any],
-    handler: Guarded[..., Any],
+    handler: Handler,
     *,
     concurrency: int = 10,
     item_id: Selecting = ITEM_ID,

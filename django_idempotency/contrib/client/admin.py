@@ -64,18 +64,17 @@ class OutgoingCallAdmin(ReadOnlyAdmin):
     )
     list_filter = ("state", ProviderFilter)
     fields: ClassVar[tuple[str, ...]] = (
-        *(
-            "name",
-            "provider",
-            "key",
-            "method",
-            "url",
-            "state",
-            "attempts",
-            "first_sent",
-            "last_sent",
-        ),
-        *("response_status", "reference"),
+        "name",
+        "provider",
+        "key",
+        "method",
+        "url",
+        "state",
+        "attempts",
+        "first_sent",
+        "last_sent",
+        "response_status",
+        "reference",
     )
     #: As the index: those that are held come first.
     ordering = ("state", "last_sent")

@@ -160,6 +160,8 @@ def adcp_replay(request: HttpRequest, response: HttpResponse) -> HttpResponse:
 
 #: The members that AdCP's equivalence leaves out, for `json_body(exclude=ADCP_EXCLUDED)`.
 ADCP_EXCLUDED = (
-    *("idempotency_key", "context", "governance_context"),
+    "idempotency_key",
+    "context",
+    "governance_context",
     "push_notification_config.authentication.credentials",
 )

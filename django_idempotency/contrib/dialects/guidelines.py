@@ -44,8 +44,15 @@ class Repeatability(Dialect):
     #: The words of `Idempotency-Status` of a request that was accepted and is repeatable.
     accepted = frozenset(
         {
-            *("created", "released", "failed", "lost", "replayed", "not-stored", "in-progress"),
-            *("held", "unknown"),
+            "created",
+            "released",
+            "failed",
+            "lost",
+            "replayed",
+            "not-stored",
+            "in-progress",
+            "held",
+            "unknown",
         }
     )
 

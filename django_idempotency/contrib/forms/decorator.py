@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from ... import idempotent
-from ...api import Policy
+from ... import Policy, idempotent
 from .dialect import Form
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])

@@ -14,7 +14,8 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from ...api import Policy, Resolved
+from ... import Policy
+from ...api import Resolved
 from ...api.requests import own_policy, resolve_policy
 from ...errors import KeyNotIssued, ScopeRequired
 from ..limits.issued_keys import Destination, issue_on, named, policy_at

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from ...api import Policy
+from ... import Policy
 from ...api.requests import ViewKind
 from ...http.kinds import Reason
 

@@ -19,8 +19,7 @@ from django.http.response import HttpResponseBase
 from django.utils.decorators import classonlymethod
 from django.views import View
 
-from ... import conf
-from ...api import Policy
+from ... import Policy, conf
 from ...api.requests import problem_response
 from ...core.concurrency import in_thread
 from ...core.policy import ENFORCE, SAFE_METHODS, async_contradiction

@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 import grpc
 from django.core.exceptions import ImproperlyConfigured
 
-from ... import OnTakeover, conf
-from ...api import Policy
+from ... import OnTakeover, Policy, conf
 from ...core.policy import MIN_SHARED_KEY
 from ...errors import (
     ConfigurationError,

@@ -22,12 +22,10 @@ STATUSES: dict[type[Exception], StatusCode] = {
         StatusCode.ALREADY_EXISTS: (errors.ResponseNotStored,),
         # Sent again as it is, it will never be.
         StatusCode.FAILED_PRECONDITION: (
-            *(
-                errors.RequestMismatch,
-                errors.KeyExpired,
-                errors.OperationHeld,
-                errors.OperationCancelled,
-            ),
+            errors.RequestMismatch,
+            errors.KeyExpired,
+            errors.OperationHeld,
+            errors.OperationCancelled,
         ),
         # To be sent again, with the same key.
         StatusCode.ABORTED: (errors.InProgress, errors.LostRace, errors.LeaseLost),

@@ -19,7 +19,8 @@ from django.http import HttpRequest, JsonResponse
 from django.http.request import RawPostDataException
 from django.urls import Resolver404, get_script_prefix, path, resolve
 
-from ...api import Policy, Resolved
+from ... import Policy
+from ...api import Resolved
 from ...api.requests import (
     Document,
     issue_key,

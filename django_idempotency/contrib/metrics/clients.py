@@ -43,39 +43,34 @@ class ClientsMiddleware(MiddlewareMixin):
 
     #: In lower case. "mozilla" are browsers.
     known: ClassVar[frozenset[str]] = frozenset(
-        {
-            *(
-                "aiohttp",
-                "apache-httpclient",
-                "axios",
-                "curl",
-                "dart",
-                "faraday",
-                "go-http-client",
-                "got",
-                "guzzlehttp",
-            ),
-            *(
-                "httpie",
-                "java",
-                "java-http-client",
-                "ktor-client",
-                "mozilla",
-                "node",
-                "node-fetch",
-                "okhttp",
-            ),
-            *(
-                "postmanruntime",
-                "python",
-                "python-httpx",
-                "python-requests",
-                "python-urllib",
-                "reactornetty",
-                "ruby",
-            ),
-            *("undici", "wget"),
-        }
+        [
+            "aiohttp",
+            "apache-httpclient",
+            "axios",
+            "curl",
+            "dart",
+            "faraday",
+            "go-http-client",
+            "got",
+            "guzzlehttp",
+            "httpie",
+            "java",
+            "java-http-client",
+            "ktor-client",
+            "mozilla",
+            "node",
+            "node-fetch",
+            "okhttp",
+            "postmanruntime",
+            "python",
+            "python-httpx",
+            "python-requests",
+            "python-urllib",
+            "reactornetty",
+            "ruby",
+            "undici",
+            "wget",
+        ]
     )
 
     get_response: Callable[[HttpRequest], Any]

@@ -18,7 +18,7 @@ from django.utils.decorators import classonlymethod
 from dmr import Controller
 from dmr.endpoint import Endpoint
 
-from ...api import Policy
+from ... import Policy
 from ...core.dialects import PROBLEM_JSON
 from ...core.policy import async_contradiction
 from ...core.records import MISSING

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from ...api import Policy
+from ... import Policy
 from ...api.requests import ViewKind
 from ...http.kinds import Function, Marks, Reason
 

@@ -12,8 +12,7 @@ from dmr.endpoint import Endpoint
 from dmr.metadata import ResponseSpec
 from dmr.openapi.objects import Operation, Parameter, Schema
 
-from ... import conf
-from ...api import Policy
+from ... import Policy, conf
 from ..publishing.policies import problems_of, published
 from ..publishing.schema import parameters
 

@@ -12,7 +12,8 @@ from django.db.models import Model
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ...api import Policy, Resolved
+from ... import Policy
+from ...api import Resolved
 from ...errors import IdempotencyError, Problem
 from ...http.problems import headers, note_problem
 from ...scopes import principal

@@ -12,7 +12,7 @@ from asgiref.sync import iscoroutinefunction
 from ninja_extra.constants import ROUTE_OBJECT
 from ninja_extra.reflect import reflect
 
-from ...api import Policy
+from ... import Policy
 from .operations import guard_operation
 
 

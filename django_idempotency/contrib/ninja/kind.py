@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 
 from django.core.exceptions import ImproperlyConfigured
 
-from ...api import Policy
+from ... import Policy
 from ...api.requests import ViewKind
 from ...http.kinds import Function, Marks, Reason
 from ...http.layers import closed_over, layers_of

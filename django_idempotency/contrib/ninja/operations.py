@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja.operation import Operation, PathView
 
-from ...api import Policy
+from ... import Policy
 from ...decorators.views import leases
 from ...http.atomic_requests import leave_atomic_requests
 from ...http.kinds import operation_of

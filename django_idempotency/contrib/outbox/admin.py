@@ -38,8 +38,17 @@ TOGETHER = 1000
 class MessageAdmin(ReadOnlyAdmin):
     list_display = ("topic", "key", "age", "state", "attempts", "last_error", "retried")
     fields = (
-        *("message_id", "topic", "key", "created_at", "masked_headers", "masked_payload"),
-        *("state", "attempts", "unended", "last_error", "retried"),
+        "message_id",
+        "topic",
+        "key",
+        "created_at",
+        "masked_headers",
+        "masked_payload",
+        "state",
+        "attempts",
+        "unended",
+        "last_error",
+        "retried",
     )
     readonly_fields = ("masked_headers", "masked_payload", "state", "retried")
     ordering = ("pk",)

@@ -13,8 +13,8 @@ from django.http import HttpRequest, JsonResponse
 from django.utils.encoding import escape_uri_path
 from django.utils.http import http_date
 
-from ... import conf
-from ...api import BaseStore, Dialect, Guarantee, Policy, Record, Resolved, Status
+from ... import Policy, conf
+from ...api import BaseStore, Dialect, Guarantee, Record, Resolved, Status
 from ...api.requests import refer_to
 from ...core import rules
 from ...core.dialects import of_endpoint

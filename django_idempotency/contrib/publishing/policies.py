@@ -11,8 +11,8 @@ import re
 from http import HTTPStatus
 from typing import Any
 
-from ... import conf, errors
-from ...api import Dialect, Guarantee, Policy, Resolved
+from ... import Policy, conf, errors
+from ...api import Dialect, Guarantee, Resolved
 from ...core.conclusions import WRITTEN, WorkResult, classify_status, weighs_writes
 from ...core.key_formats import ANY, ISSUED, ISSUED_PATTERN, ISSUED_SAMPLE, VERSIONS
 from ...core.policy import MIN_SHARED_KEY

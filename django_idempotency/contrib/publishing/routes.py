@@ -11,8 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.admindocs.views import simplify_regex
 
-from ... import conf
-from ...api import Policy
+from ... import Policy, conf
 from ...checks.guards import guards_of
 from ...checks.urlconf import is_of_admin, routes
 from ...core.policy import ENFORCE

@@ -12,8 +12,8 @@ from copy import deepcopy
 from itertools import groupby
 from typing import Any
 
-from ... import conf
-from ...api import Default, Dialect, Policy
+from ... import Policy, conf
+from ...api import Default, Dialect
 from ...core.dialects import PROBLEM_JSON
 from ...core.standings import OperationState, standing
 from ...core.statuses import HeaderStatus

@@ -21,8 +21,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 
-from ... import OnReplay, conf
-from ...api import Default, Dialect, Guarantee, Policy
+from ... import OnReplay, Policy, conf
+from ...api import Default, Dialect, Guarantee
 from ...core.canonical import TooDeep, canonical_bytes
 from ...core.conclusions import WorkResult
 from ...core.expressions.functions import Unpackable, from_json

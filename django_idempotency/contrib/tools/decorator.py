@@ -19,8 +19,8 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections
 
-from ... import Tombstones
-from ...api import Duration, Guarantee, Policy, realm_of, seconds
+from ... import Policy, Tombstones
+from ...api import Duration, Guarantee, realm_of, seconds
 from ...core.dialects import takes
 from ...core.serialization.codecs import BUILTINS, codec_of, name_of
 from ...errors import ConfigurationError, IdempotencyError, ScopeRequired
