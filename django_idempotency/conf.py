@@ -342,6 +342,7 @@ def _resolve(policy: Policy) -> Resolved:
             **fields,
             **{name: value for each in extensions for name, value in each.terms.items()},
             "extensions": tuple(each for each in extensions if each.acts),
+            "chosen": tuple(extensions),
             "guarantee": guarantee,
             "on_failure": fields["on_failure"]
             if fields["on_failure"] == ON_FAILURE[guarantee]

@@ -259,15 +259,14 @@ def _names(declared: Mapping[Any, Any]) -> Iterator[CheckMessage]:
 def _values() -> Iterator[CheckMessage]:
     for name, setting in {**conf.SETTINGS, **conf.app_settings()}.items():
         if setting.accepts is not None and not setting.accepts(conf.get(name)):
-            yield senseless(name, setting.expected)
+            yield senseless(name, setting.expected, secret=setting.secret)
 
 
-def senseless(name: str, expected: str) -> CheckMessage:
+def senseless(name: str, expected: str, *, secret: bool = False) -> CheckMessage:
     """Build the message for a setting whose value cannot be used."""
     of = FIELDS.get(name.lower())
     if of is not None and of.by_path:
         expected = expected.replace("a function of", "a function (or the dotted path of one) of")
-    secret = name in conf.SETTINGS and conf.SETTINGS[name].secret
     value = conf.get(name)
     default = repr(conf.defaults()[name]).replace("'", '"')
     return E003(

@@ -464,6 +464,8 @@ class Resolved(Policy):
     #: The setting of that name, for `derive()`; `None`: SECRET_KEY.
     # Kept out of tracebacks that print local variables.
     derive_secret: str | bytes | None = field(repr=False)
+    #: All of its extensions, those too that say something and look at no call.
+    chosen: tuple[Any, ...] = ()
     #: These are TERMS.
     store_body: bool = True
     buffer_stream: bool = False

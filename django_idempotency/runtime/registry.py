@@ -15,6 +15,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
+from django.views.decorators.debug import sensitive_variables
 
 from .. import conf
 from ..core.hashing import secret_id
@@ -120,7 +121,7 @@ def protected(store: BaseStore) -> BaseStore:
     """
     known = {name: each for app in app_extensions() for name, each in app.protects.items()}
     for name in PROTECTING:
-        if conf.get(name) == conf.DEFAULTS[name]:
+        if conf.get(name) in (conf.DEFAULTS[name], ()):
             continue
         if name not in known:
             raise ImproperlyConfigured(
@@ -136,6 +137,7 @@ def protected(store: BaseStore) -> BaseStore:
     return store
 
 
+@sensitive_variables("configured", "entry", "options")  # an address may have a password
 def build(alias: str, nested: Callable[[str], BaseStore]) -> BaseStore:
     """Build a store from its settings. `nested` returns the stores that its OPTIONS name."""
     configured = conf.get("STORES")

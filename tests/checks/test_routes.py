@@ -553,6 +553,19 @@ def test_results_of_steps_under_a_policy_that_stores_none(check: Check) -> None:
     assert "ENCRYPTION_KEYS" in check(view)["E133"]
 
 
+def test_steps_of_the_settings_under_a_policy_that_stores_none(
+    check: Check, settings: Settings
+) -> None:
+    """E133, too, where the setting EXTENSIONS says it, and where the keys only open."""
+    settings.IDEMPOTENCY = {
+        **settings.IDEMPOTENCY,
+        "EXTENSIONS": [UndoOn(LookupError)],
+        "ENCRYPTION_KEYS": [None, "x" * 43 + "="],
+    }
+    view = with_policy(extensions=[StatusOnly()], guarantee="lease")
+    assert "E133" in check(view)
+
+
 @pytest.mark.parametrize(
     "fields",
     [

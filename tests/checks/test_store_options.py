@@ -128,6 +128,16 @@ def test_what_no_connection_can_be_made_from(
     assert problem in message.msg
 
 
+def test_a_password_is_not_shown(found: Any, settings: Settings) -> None:
+    """Not the part of it either that could be taken for a port."""
+    location = "redis://user:secret#x@127.0.0.1:6379/0"
+    cache = {**settings.CACHES["django"], "LOCATION": location}
+    settings.CACHES = {**settings.CACHES, "django": cache}
+    (message,) = found(redis=redis(cache="django"))
+    assert message.id == "django_idempotency.E018"
+    assert "secret" not in message.msg
+
+
 def test_caches_of_django_valkey(found: Any) -> None:
     """One server is silent. E018 for Sentinel and a cluster, which are django-redis's here."""
     pytest.importorskip("django_valkey")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +19,10 @@ class Allauth(ViewKind):
 
     def owns(self, view: Any) -> bool:
         """Is it from a module of allauth, or does its class inherit from one that is?"""
-        bases = view.__mro__ if inspect.isclass(view) else (view,)
-        return any(str(getattr(base, "__module__", "")).startswith("allauth.") for base in bases)
+        return any(
+            str(getattr(base, "__module__", "")).startswith("allauth.")
+            for base in getattr(view, "__mro__", (view,))
+        )
 
 
 class AllauthConfig(optional_app.OptionalApp):

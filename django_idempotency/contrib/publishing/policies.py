@@ -167,19 +167,16 @@ def _compared(terms: Resolved) -> str:
 def _replays(terms: Resolved) -> dict[str, Any]:
     """Return how a replay is told from a first response, and in what else it differs from that."""
     profile = terms.profile
-    found: dict[str, Any] = {"body": "first" if terms.on_replay is None else "current"}
-    if profile.marker:
-        found["marker"] = {"name": profile.marker, "value": "true"}
-    if profile.replays_as:
-        found["statuses"] = {str(first): replay for first, replay in profile.replays_as.items()}
-    return found
+    statuses = {str(first): replay for first, replay in profile.replays_as.items()}
+    return {
+        **({"marker": {"name": profile.marker, "value": "true"}} if profile.marker else {}),
+        **({"statuses": statuses} if statuses else {}),
+        "body": "first" if terms.on_replay is None else "current",
+    }
 
 
 def _is_kept(status: int, wanted: frozenset[int], profile: Dialect) -> bool:
-    return (
-        classify_status(status, True if status in wanted else None, profile.remembers)
-        is WorkResult.KEPT
-    )
+    return classify_status(status, status in wanted or None, profile.remembers) is WorkResult.KEPT
 
 
 def iso_duration(seconds: float) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 
 from django.core.checks import CheckMessage
 
-from ...api import Extension, Finding, Resolved, setting
+from ...api import Extension, Finding, Resolved
 from ...functions.terms import exception_classes
+from ..at_rest.encryption import sealing
 
 
 class E133(Finding):
@@ -42,5 +43,5 @@ class UndoOn(Extension):
         """Find steps whose results would be stored, if only for a while, under a policy that stores
         none.
         """
-        if self.terms["undo_on"] and not terms.store_body and not setting("ENCRYPTION_KEYS"):
+        if self.terms["undo_on"] and not terms.store_body and sealing() is None:
             yield E133(view=name)

@@ -5,7 +5,6 @@ process, two exceptions.
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from ...core.concurrency import holding, reset_in_children
+from ...core.concurrency import holding, new_lock, reset_in_children
 from ...errors import INSTALL, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class DynamoDBClient:
         #: The server. Two clients with equal values use the same server.
         self.location = (*where.values(), session, client)
         self._built: Any = None
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         reset_in_children(self)
 
     # ------------------------------------------------------------------------------------- requests
@@ -87,7 +86,10 @@ class DynamoDBClient:
         with translated():
             try:
                 self._call(operation, arguments)
-            except self.boto.exceptions.ConditionalCheckFailedException as error:
+            # Not by its other classes, which two threads may each make for themselves.
+            except self.boto.exceptions.ClientError as error:
+                if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                    raise
                 return False, error.response.get("Item")
         return True, None
 
@@ -112,7 +114,6 @@ class DynamoDBClient:
     def reset_after_fork(self) -> None:
         """Rebuild the client on its next use: the connections belong to the parent process."""
         self._built = None
-        self._lock = threading.Lock()
 
     def _build(self, timeout: float) -> Any:
         import boto3

@@ -58,7 +58,8 @@ def check_place(alias: str, place: str) -> Iterator[CheckMessage]:
         pool = pool_of(place, timeout=1)
         pool.connection_class(**pool.connection_kwargs)
     except Exception as error:  # noqa: BLE001 - a cache of another package
-        yield E018(alias=alias, problem=one_line(error))
+        # "Port could not be cast to integer value as 'secret'": it may be a part of a password.
+        yield E018(alias=alias, problem=one_line(error).partition(" as '")[0])
 
 
 def check_server(

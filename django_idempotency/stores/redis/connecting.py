@@ -70,6 +70,8 @@ def _ours(timeout: float) -> dict[str, Any]:
         "socket_timeout": timeout,
         "socket_connect_timeout": timeout,
         "retry": Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
+        "retry_on_timeout": False,
+        "retry_on_error": [],
         "decode_responses": False,
     }
 

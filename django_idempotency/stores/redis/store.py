@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from django.core.checks import CheckMessage
+from django.views.decorators.debug import sensitive_variables
 
 from ...core import interventions, rules
 from ...core.conclusions import claimed, handover, unchanged
@@ -345,6 +346,7 @@ def _signed(
     return packing.unwritten(signature, body, lease=lease, retention=ttl)
 
 
+@sensitive_variables("url")
 def _place(url: Any, cache: Any) -> str:
     """Return the place that the options name. Raises `ValueError` for invalid ones."""
     if NOT_GIVEN not in (url, cache):
@@ -359,7 +361,7 @@ def _place(url: Any, cache: Any) -> str:
         return url
     if not isinstance(cache, str) or not cache:
         raise ValueError(f'"cache" is an alias of CACHES, such as "default"; not {cache!r}.')
-    return cache.replace(NOT_GIVEN, "default")
+    return "default" if cache == NOT_GIVEN else cache
 
 
 def _refuse(prefix: Any, min_replicas: Any) -> None:

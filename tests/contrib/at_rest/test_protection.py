@@ -42,9 +42,10 @@ def test_without_the_app(settings: Settings, name: str) -> None:
             stores["default"]
         (found,) = check_settings()
         assert (found.id, f'"{APP}"' in found.msg) == ("django_idempotency.E098", True)
-        settings.IDEMPOTENCY = {"HASH_KEYS": False, "ENCRYPTION_KEYS": []}
-        assert len(layers(stores["default"])) == 1
-        assert check_settings() == []
+        for keys in ([], ()):
+            settings.IDEMPOTENCY = {"HASH_KEYS": False, "ENCRYPTION_KEYS": keys}
+            assert len(layers(stores["default"])) == 1
+            assert check_settings() == []
 
 
 def test_an_app_of_another_package(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -851,3 +851,20 @@ def test_an_endpoint_without_a_host() -> None:
     """The settings are at fault, not the server."""
     with pytest.raises(ImproperlyConfigured, match="nowhere"):
         DynamoDBStore(region_name="eu-central-1", endpoint_url="nowhere").get(uuid4())
+
+
+def test_a_refused_write_whose_error_is_of_other_classes(
+    dynamodb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """botocore makes a client's classes of exceptions at its first error, without a lock: two
+    threads may have two sets of them. A duplicate is none the less no outage.
+    """
+    table = made_table(dynamodb, {})
+    for store in opened(dynamodb, table):
+        ticket = make_ticket()
+        store.claim(ticket)
+        client = store.client.boto
+        held = client.exceptions
+        error = type("ConditionalCheckFailedException", (held.ClientError,), {})
+        monkeypatch.setattr(held, "ConditionalCheckFailedException", error, raising=False)
+        assert store.claim(make_ticket()).owner == ticket.owner

@@ -24,6 +24,7 @@ from django_redis import get_redis_connection
 from pytest_django import Settings
 from redis import Redis
 from redis.connection import BlockingConnectionPool, Connection
+from redis.exceptions import ConnectionError as Disconnected
 
 from django_idempotency.contrib.steps.durable import Execution, handed_over, resumed
 from django_idempotency.core import conclusions, interventions, rules
@@ -39,6 +40,7 @@ from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.redis import RedisStore
 from django_idempotency.stores.redis.client import Call
+from django_idempotency.stores.redis.connecting import pool_of
 from django_idempotency.stores.redis.layout import SCRIPTS, script
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.tickets import make_ticket
@@ -558,6 +560,12 @@ def test_another_cache_is_refused(settings: Settings) -> None:
     """It is refused at the first use, with what to type."""
     with pytest.raises(ImproperlyConfigured, match=r'Give the store a "url"'):
         RedisStore(cache="default").claim(make_ticket())
+
+
+def test_a_timeout_is_not_retried() -> None:
+    """Whatever the options ask for: the call would take twice as long, and be sent twice."""
+    pool = pool_of(f"{REDIS}?retry_on_timeout=true", timeout=1)
+    assert pool.make_connection().retry._supported_errors == (Disconnected,)
 
 
 def test_the_caches_own_timeouts_stay() -> None:
