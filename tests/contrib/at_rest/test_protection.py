@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -42,7 +43,8 @@ def test_without_the_app(settings: Settings, name: str) -> None:
             stores["default"]
         (found,) = check_settings()
         assert (found.id, f'"{APP}"' in found.msg) == ("django_idempotency.E098", True)
-        for keys in ([], ()):
+        none: tuple[Sequence[str], ...] = ([], ())
+        for keys in none:
             settings.IDEMPOTENCY = {"HASH_KEYS": False, "ENCRYPTION_KEYS": keys}
             assert len(layers(stores["default"])) == 1
             assert check_settings() == []
