@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from datetime import datetime, timezone
 from typing import Any
 
@@ -26,7 +26,7 @@ class DeadlineMiddleware(MiddlewareMixin):
     breaks work off between two of its effects.
     """
 
-    get_response: Callable[[HttpRequest], Any]
+    get_response: Any
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         """Return the response, or the problem of a request that is late."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any, ClassVar, Final
 
 from django.http import HttpRequest
@@ -73,7 +73,7 @@ class ClientsMiddleware(MiddlewareMixin):
         ]
     )
 
-    get_response: Callable[[HttpRequest], Any]
+    get_response: Any
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         """Count the request after its response."""
