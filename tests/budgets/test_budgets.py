@@ -68,7 +68,7 @@ UNTYPED = 990
 PATHS_OF_CONTRIB, FILES_OF_ATOMIC_REQUESTS = 0, 9
 #: Imports of contrib that a stranger could not write: of the core, and neither of `api` nor of what
 #: else is public. The names of `api`.
-INNER_IMPORTS, NAMES_OF_API = 523, 60
+INNER_IMPORTS, NAMES_OF_API = 499, 60
 #: The folders of contrib that a stranger could have written.
 STRANGERS = (
     *("allauth", "batches", "business_key", "deadlines", "dialects", "fingerprints", "forms"),

@@ -16,6 +16,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from ... import Policy
+from ...api.requests import EXEMPT
 from ...core.policy import SAFE_METHODS
 from ...core.statuses import HeaderStatus
 from ...errors import Problem
@@ -23,7 +24,6 @@ from ...http.admission import Keyed, call_of
 from ...http.bodies import keep
 from ...http.call import Call
 from ...http.exchange import call_on, note, stamp, without_key
-from ...http.kinds import EXEMPT
 from ...http.markers import mark_of
 from ...http.plan import ANY_POLICY
 from ...http.run import arun, require_lease

@@ -7,10 +7,9 @@ from typing import ClassVar
 
 from django.core.exceptions import ImproperlyConfigured
 
-from ...api import BaseStore, setting
+from ...api import AppExtension, BaseStore, setting
 from ...conf import derive_secret
 from ...core.records import UnprintedText
-from ...runtime.app_extensions import AppExtension
 from .hashed import HashedStore
 from .sealed import CannotOpen, Keyring, SealedStore, key_problem
 

@@ -9,8 +9,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.translation import gettext_lazy as _
 
-from ...conf import NAME, Setting, project_settings
-from ...core.policy import DURATION, is_duration, is_flag
+from ...api import DURATION, Setting, is_duration
+from ...conf import NAME, project_settings
+from ...core.policy import is_flag
 from ...instrumentation.trail import trail
 from .. import optional_app
 

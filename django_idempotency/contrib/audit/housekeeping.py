@@ -12,9 +12,8 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from ...api import BaseStore, seconds, setting
+from ...api import BaseStore, Purging, seconds, setting
 from ...core.at_rest import ERASED
-from ...runtime.app_extensions import Purging
 from ...scopes import user_of
 from ...stores.base import utcnow
 from ..at_rest.columns import batches

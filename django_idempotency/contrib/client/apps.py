@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from django.utils.translation import gettext_lazy as _
 
-from ...conf import Setting
+from ...api import Setting
 from ...runtime.current_step import CLOSERS
 from .. import optional_app
 

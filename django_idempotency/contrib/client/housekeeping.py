@@ -11,9 +11,8 @@ from typing import Any
 from django.db import router
 from django.db.models import Q, QuerySet
 
-from ...api import BaseStore, setting
+from ...api import BaseStore, Purging, setting
 from ...core.at_rest import ERASED
-from ...runtime.app_extensions import Purging
 from ...stores.orm.clock import Clock
 from ..at_rest import columns
 from ..at_rest.sealed import Resealing

@@ -15,8 +15,8 @@ from typing import Any
 
 from django.utils.module_loading import import_string
 
+from ...api import CURRENT_STEP
 from ...errors import ConfigurationError
-from ...runtime.current_step import CURRENT_STEP
 from ...runtime.decisions import Decision, HoldForReview, Question, RunAgain, UseResult
 from .ledger import CALLS, as_seen, hold
 from .messages import Answer, pack_answer

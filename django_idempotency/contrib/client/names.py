@@ -7,8 +7,9 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from ...api import CURRENT_STEP
 from ...errors import CallInTransaction, StepNamesOneCall
-from ...runtime.current_step import CURRENT_STEP, RunningStep
+from ...runtime.current_step import RunningStep
 
 #: As long as the column.
 LONGEST = 255

@@ -20,14 +20,14 @@ from django.utils.decorators import classonlymethod
 from django.views import View
 
 from ... import Policy, conf
-from ...api.requests import problem_response
+from ...api.requests import problem_response, require_bounded
 from ...core.concurrency import in_thread
 from ...core.policy import ENFORCE, SAFE_METHODS, async_contradiction
 from ...decorators.views import leases
 from ...errors import Problem
 from ...http.admission import asking, is_covered
 from ...http.atomic_requests import leave_atomic_requests
-from ...http.bodies import receive, require_bounded
+from ...http.bodies import receive
 from ...http.exchange import call_on, stamp, without_key
 from ...http.kinds import Reason
 from ...http.markers import MARK, Mark, mark

@@ -33,7 +33,7 @@ from django.http.response import HttpResponseBase
 
 from ... import conf
 from ...api import BaseStore, Guarantee, Outcome, Record, Resolved, SettledState, Ticket
-from ...api.requests import fits, is_in_memory
+from ...api.requests import fits, is_in_memory, require_bounded
 from ...core import conclusions, rules
 from ...core.conclusions import Rollback, WorkResult
 from ...core.hashing import derived_key, first_operation, record_id
@@ -44,7 +44,7 @@ from ...engine.operation import Operation
 from ...errors import LeaseInTransaction, Problem, ResponseNotStored, StoreUnavailable
 from ...http import counting
 from ...http.admission import Key, Where, identify
-from ...http.bodies import is_form_parsed, is_read, require_bounded
+from ...http.bodies import is_form_parsed, is_read
 from ...http.call import ending_of
 from ...http.exchange import RequestIdempotency, hand_out, note, noted_of, stamp
 from ...http.plan import Plan

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from django.utils.translation import gettext_lazy as _
 
-from ...conf import Setting
+from ...api import Setting
 from .. import optional_app
 
 

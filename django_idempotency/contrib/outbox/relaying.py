@@ -22,12 +22,11 @@ from typing import Any
 
 from django.db import Error, connections, transaction
 
-from ...api import Metric
+from ...api import Metric, lost_race
 from ...errors import ConfigurationError
 from ...inspection import redaction
 from ...instrumentation.meters import SLOW
 from ...stores.base import utcnow
-from ...stores.orm.database_errors import lost_race
 from .models import SET_ASIDE, Message
 from .publishing import AWAY, Publish, refuse_promise
 from .taking import Taker

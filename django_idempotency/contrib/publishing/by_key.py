@@ -15,7 +15,7 @@ from django.utils.http import http_date
 
 from ... import Policy, conf
 from ...api import BaseStore, Dialect, Guarantee, Record, Resolved, Status
-from ...api.requests import refer_to
+from ...api.requests import refer_to, scope_of, speak
 from ...core import rules
 from ...core.dialects import of_endpoint
 from ...core.failures import response_of
@@ -23,10 +23,8 @@ from ...core.hashing import record_id
 from ...core.records import CANCELLATIONS, HELD
 from ...core.states import RecordState, state_of
 from ...errors import KeyMalformed, KeyUnknown, LostRace, ScopeRequired
-from ...http.exchange import speak
 from ...http.plan import formatted_behind_client
 from ...runtime.registry import store_of
-from ...scopes import scope_of
 from ..views import OwnView
 
 

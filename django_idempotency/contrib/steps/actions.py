@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.db import connections
 
+from ...api import CURRENT_STEP
 from ...core.concurrency import in_thread
 from ...errors import ConfigurationError
-from ...runtime.current_step import CURRENT_STEP, RunningStep
+from ...runtime.current_step import RunningStep
 from ...stores.lending import in_database_thread
 from .. import driving
 

@@ -24,6 +24,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from ...api import (
+    EXECUTION,
     LONGEST,
     BaseStore,
     Duration,
@@ -43,7 +44,6 @@ from ...engine.lease import LeaseOperation
 from ...engine.operation import Operation
 from ...engine.settling import Settling
 from ...errors import StoreUnavailable
-from ...functions.current import EXECUTION
 from ...stores.base import Audit, audited
 
 #: Seconds before resuming a record is retried. If only the response was lost, the record is already

@@ -11,15 +11,15 @@ from contextvars import Token
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
-from ...api import Guarantee, Resolved
+from ...api import CURRENT_STEP, Guarantee, OperationHandle, Resolved
 from ...core import rules
 from ...core.conclusions import Ending, WorkResult
 from ...core.records import CANCELLATION, UNDONE, OutcomeKind
 from ...engine.operation import Operation
 from ...errors import ConfigurationError, OperationCancelled, OperationHeld, OwnershipLost, Problem
 from ...functions.current import CurrentOperation
-from ...runtime.current_step import CURRENT_STEP, RunningStep
-from ...runtime.handle import HELD_FOR, Course, OperationHandle
+from ...runtime.current_step import RunningStep
+from ...runtime.handle import HELD_FOR, Course
 from ..at_rest.encryption import sealing
 from .actions import Actions, Query, adrive, drive
 from .calls import dump_call

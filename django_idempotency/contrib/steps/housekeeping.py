@@ -17,12 +17,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.db.models import Q
 
-from ...api import BaseStore, setting
+from ...api import BaseStore, OperationHandle, Purging, setting
 from ...core import rules
 from ...errors import RecordUnreadable, StoreUnavailable
 from ...models import IdempotencyRecord
-from ...runtime.app_extensions import Purging
-from ...runtime.handle import OperationHandle
 from ...runtime.registry import stores
 from ...stores.orm.clock import Clock
 from ..at_rest import columns

@@ -16,11 +16,11 @@ from typing import Any, NoReturn
 from django.db import connections
 
 from ... import conf
+from ...api import CURRENT_STEP
 from ...core.lifetime import remembered
 from ...core.records import shortened
 from ...engine.operation import Operation
 from ...errors import ConfigurationError, OperationCancelled, OwnershipLost
-from ...runtime.current_step import CURRENT_STEP
 from ...runtime.derivation import Unstored, derive
 from ...stores.interrupted import in_transaction
 from .actions import Actions, Query
