@@ -164,6 +164,20 @@ def one_of_each(found: Iterable[str]) -> str:
     )
 
 
+def grouped(found: Iterable[str]) -> str:
+    """Join names with versions, each name once: "PostgreSQL 17.10, 18.4"."""
+    versions: dict[str, list[str]] = {}
+    for each in sorted({each for each in found if each}, key=numbers):
+        name, _, version = each.rpartition(" ")
+        if not numbers(version):
+            name, version = each, ""
+        versions.setdefault(name, []).append(version)
+    return " · ".join(
+        f"{name} {', '.join(filter(None, versions[name]))}".strip()
+        for name in sorted(versions, key=str.lower)
+    )
+
+
 def short(name: str) -> str:
     """Return a server or a driver with the two numbers of its version."""
     return re.sub(r"(\d+\.\d+)[\d.a-z+-]*", r"\1", name)
@@ -176,8 +190,8 @@ def table(runs: Iterable[Ran]) -> str:
         "Python": one_of_each(minor(each.python) for each in on),
         "Django": one_of_each(minor(each.django) for each in on),
         "REST framework": one_of_each(minor(each.rest_framework) for each in on),
-        "servers": one_of_each(short(each.server) for each in on),
-        "drivers": one_of_each(short(each.driver) for each in on),
+        "servers": grouped(short(each.server.partition(",")[0]) for each in on),
+        "drivers": grouped(short(part) for each in on for part in each.driver.split(", ")),
     }
     lines = ["| tests have passed on | |", "|---|---|"]
     lines += [f"| {name} | {found} |" for name, found in rows.items()]

@@ -61,12 +61,13 @@ def test_a_newer_run_takes_the_place_of_the_same() -> None:
 
 def test_versions_stand_in_their_order() -> None:
     """As numbers, not as text."""
-    lines = matrix.table([ONE, OTHER]).splitlines()
+    newer = replace(ONE, versions=replace(ONE.versions, server="PostgreSQL 16.4"))
+    lines = matrix.table([newer, ONE, OTHER]).splitlines()
     assert lines[2:] == [
         "| Python | 3.9 · 3.11 |",
         "| Django | 5.2 |",
         "| REST framework | 3.18 |",
-        "| servers | PostgreSQL 15.18 · SQLite 3.40 |",
+        "| servers | PostgreSQL 15.18, 16.4 · SQLite 3.40 |",
         "| drivers | psycopg 3.2 |",
     ]
 
