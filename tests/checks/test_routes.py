@@ -557,6 +557,7 @@ def test_steps_of_the_settings_under_a_policy_that_stores_none(
     check: Check, settings: Settings
 ) -> None:
     """E133, too, where the setting EXTENSIONS says it, and where the keys only open."""
+    pytest.importorskip("cryptography")
     settings.IDEMPOTENCY = {
         **settings.IDEMPOTENCY,
         "EXTENSIONS": [UndoOn(LookupError)],
