@@ -305,6 +305,17 @@ def ran() -> Iterator[Row]:
         )
 
 
+def reached() -> Iterator[Row]:
+    """Yield the newest run of each place of `make reach`."""
+    yield ("`make reach REACH=…`", "server", "driver", "Python, Django", "tests passed", "date")
+    for run in runs():
+        if run["by"].startswith("make reach"):
+            versions = f"{run['python']}, {run['django']}"
+            passed = f"{run['passed']:,}"
+            name = f"`{run['name']}`"
+            yield (name, run["server"], run["driver"], versions, passed, run["date"])
+
+
 def written(rows: Iterable[Row]) -> str:
     """Return a table, whose first row is its head."""
     head, *body = rows
@@ -396,6 +407,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "commands": commands,
     "pairs": lambda: written(pairs()),
     "runs": lambda: written(ran()),
+    "reach": lambda: written(reached()),
     "reading": reading,
     "rows": asked,
 }
