@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from django.db import Error
 from django.db.transaction import TransactionManagementError
 
+from ..errors import IdempotencyError
 from .base import Guard
 
 if TYPE_CHECKING:
@@ -69,14 +70,22 @@ def drop(connection: BaseDatabaseWrapper) -> None:
         connection.set_autocommit(True)
 
 
-def drop_if_cut(connection: BaseDatabaseWrapper) -> None:
-    """Close a connection outside a transaction if an interrupt has cut a statement on it: no other
-    could be executed.
+def drop_if_cut(connection: BaseDatabaseWrapper, error: BaseException) -> None:
+    """Close a connection if `error` is an interrupt, which may have cut a statement of ours.
 
-    The drivers of MariaDB and MySQL do not say whether one was cut, so theirs is closed in any
-    case.
+    Another statement would read the rest of its response, or wait for one without end. The drivers
+    of MariaDB and MySQL do not say whether one was cut, so theirs is closed in any case. In a
+    transaction, Django then sends nothing until its outermost block ends, and that is rolled back.
+    Drivers of other databases refuse the next statement there.
     """
-    if not connection.in_atomic_block and (connection.vendor == "mysql" or _is_open(connection)):
+    # A generator that an interrupt has left behind ends when nobody knows of it any more.
+    if isinstance(error, (Error, IdempotencyError, GeneratorExit)):
+        return
+    if connection.in_atomic_block:
+        if connection.vendor == "mysql":
+            with suppress(Error):
+                connection.close()
+    elif connection.vendor == "mysql" or _is_open(connection):
         drop(connection)
 
 

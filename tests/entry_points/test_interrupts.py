@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection, transaction
+from django.db import Error, connection, transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.test import Client, override_settings
 from django.urls import path
@@ -190,7 +190,6 @@ def on_the_connection() -> Iterator[str]:
         "in_atomic_block",
         "atomic_blocks",
         "savepoint_ids",
-        "closed_in_transaction",
         "run_on_commit",
     ):
         if getattr(connection, name):
@@ -202,6 +201,8 @@ def on_the_connection() -> Iterator[str]:
     driver: Any = connection.connection
     if driver is None:
         return
+    if connection.closed_in_transaction:  # without a driver's connection the next one resets it
+        yield "connection.closed_in_transaction"
     if not connection.autocommit:
         yield "autocommit is off"
     if connection.vendor == "sqlite" and (driver.in_transaction or patience() != 20_000):
@@ -248,7 +249,8 @@ def cleared() -> None:
     connection.savepoint_ids.clear()
     vars(connection).pop("close_if_unusable_or_obsolete", None)
     vars(connection).pop("set_rollback", None)
-    connection.close()
+    with suppress(Error):
+        connection.close()
     heartbeat._watched.clear()
     wait_slots.reset_after_fork()
     for one in (heartbeat, deferring, notifier):

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import logging
 import random
-import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -24,6 +23,7 @@ from django_idempotency.functions import current_operation
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
 from tests.stores.helpers import committed, elsewhere
+from tests.support.interrupts import TimeLimit, limited
 
 from .helpers import ORM
 
@@ -42,31 +42,11 @@ SEED = 37
 DURATION, FEWEST = 4.0, 50
 
 
-class SoftTimeLimit(Exception):
-    """As Celery's SoftTimeLimitExceeded."""
-
-
 @pytest.fixture(autouse=True)
 def _records() -> Iterator[None]:
     with override_settings(IDEMPOTENCY={"STORES": {"default": ORM}}):
         yield
     Effect.objects.all().delete()
-
-
-@contextmanager
-def limited(seconds: float) -> Iterator[None]:
-    """Raise in the middle of what runs here, after so many seconds."""
-
-    def handle(_number: int, _frame: Any) -> None:
-        raise SoftTimeLimit
-
-    before = signal.signal(signal.SIGALRM, handle)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def work(job: int) -> int:
@@ -103,7 +83,7 @@ def test_a_time_limit_at_any_moment(guarantee: str, caplog: pytest.LogCaptureFix
         try:
             with limited(moments.uniform(0.00001, usual)):
                 run(jobs)
-        except SoftTimeLimit:
+        except TimeLimit:
             cut += 1
         assert run(-jobs) > 0
         assert elsewhere(partial(attempts, -jobs)) == [1], (
@@ -157,7 +137,7 @@ def test_a_time_limit_while_a_result_is_stored(guarantee: str) -> None:
     def slow(job: int) -> int:
         return work(job)
 
-    with pytest.raises(SoftTimeLimit), limited(0.2):
+    with pytest.raises(TimeLimit), limited(0.2):
         slow(1)
     assert slow(1) == Effect.objects.get().pk
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -18,6 +20,24 @@ class TimeLimit(Exception):
 
 class HardLimit(BaseException):
     """As gevent's: no `except Exception` sees it."""
+
+
+@contextmanager
+def limited(seconds: float, error: type[BaseException] = TimeLimit) -> Iterator[None]:
+    """Raise in the middle of what runs here, after so many seconds, by a real signal."""
+
+    def handle(_number: int, _frame: Any) -> None:
+        raise error
+
+    before = signal.signal(signal.SIGALRM, handle)
+    left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, left)  # of a limit around this one
 
 
 class Line(NamedTuple):

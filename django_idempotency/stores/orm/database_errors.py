@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import re
 import traceback
-from contextlib import suppress
-from functools import cache
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from django.db import Error, InterfaceError, InternalError, OperationalError, connections
 
 from ...errors import LostRace, StoreRefused, StoreUnavailable
+from ..interrupted import drop_if_cut
 
 #: Serialisation, deadlock, lock timeout: another transaction was in the way.
 LOST_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
@@ -21,8 +21,8 @@ LOST_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
 #: idle, in a transaction or outside; because the transaction took too long.
 ENDED_SQLSTATES = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
 #: InnoDB: lock wait timeout, deadlock, record changed since last read, a lock that was not waited
-#: for, the end of a SELECT's time.
-LOST_ERRNOS = frozenset({1205, 1213, 1020, 3572, 3024})
+#: for.
+LOST_ERRNOS = frozenset({1205, 1213, 1020, 3572})
 #: InnoDB rolls back the whole transaction in favour of another.
 DEADLOCK_ERRNO = 1213
 #: MySQL clients: server gone, lost connection, killed; 0 is PyMySQL's "closed".
@@ -135,7 +135,9 @@ def translate(error: Error, using: str) -> NoReturn:
         refused = StoreRefused()
         refused.advice = f"Type manage.py migrate django_idempotency --database={using}"
         raise refused from error
-    if not lost_race(error):
+    # MySQL: a SELECT of ours has a time limit, since it may wait for a lock. That of a project's
+    # own SELECT says nothing of another transaction.
+    if not lost_race(error) and errno(error) != 3024:
         raise StoreUnavailable from error
     # Django's database errors keep themselves alive, and in their frames the cursor of a failed
     # BEGIN. On SQLite, a thread that collects it would wait for this connection, which may wait for
@@ -144,24 +146,13 @@ def translate(error: Error, using: str) -> NoReturn:
     raise LostRace from error
 
 
-class Translated:
-    """A context that translates its database errors. It holds no state of a call."""
-
-    def __init__(self, using: str) -> None:
-        self._using = using
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if isinstance(error, Error):
-            translate(error, self._using)
-
-
-#: The context for the database of an alias.
-translated = cache(Translated)
+@contextmanager
+def translated(using: str) -> Iterator[None]:
+    """Translate the errors of the database of an alias. Here are statements of ours only."""
+    try:
+        yield
+    except Error as error:
+        translate(error, using)
+    except BaseException as error:
+        drop_if_cut(connections[using], error)
+        raise

@@ -28,7 +28,7 @@ from ...errors import (
     TransactionLost,
 )
 from ..base import Guard
-from ..interrupted import IN_ERROR, Before, given_up
+from ..interrupted import IN_ERROR, Before, drop_if_cut, given_up
 from . import database_errors
 from .database_errors import translate
 from .dialects.base import IDLE
@@ -167,6 +167,7 @@ class TransactionGuard(Guard):
             self._watch()
             return self  # noqa: TRY300 - an interrupt at this line, too, ends what has begun
         except BaseException as error:
+            drop_if_cut(self._connection, error)
             try:
                 self._end(error)
             finally:
@@ -249,6 +250,9 @@ class TransactionGuard(Guard):
             if self.transaction_id is not None and self.lost():
                 raise TransactionLost from error
             translate(error, self._connection.alias)
+        except BaseException as error:
+            drop_if_cut(self._connection, error)
+            raise
         if not settled:
             self.set_rollback()
             raise TransactionLost if self.lost() else OwnershipLost
@@ -330,6 +334,9 @@ class TransactionGuard(Guard):
             if not self.committed:  # of a callback of its COMMIT otherwise
                 self.log_loss()
             raise
+        except BaseException as failed:
+            drop_if_cut(self._connection, failed)
+            raise
         if error is not None:
             self._explain(error)
         elif self._keeps:
@@ -393,6 +400,9 @@ class TransactionGuard(Guard):
         self._over = True
         try:
             yield
+        except BaseException as error:
+            drop_if_cut(self._connection, error)
+            raise
         finally:
             self._over = False
 
@@ -403,18 +413,20 @@ class TransactionGuard(Guard):
 
     def mark(self) -> None:
         self._is_marked = True
-        if self.transaction_id is None and self._own is None and not self._joined:
-            try:
-                self._make_savepoint()
-            except Error as error:
-                raise StoreUnavailable from error
-
-    def _make_savepoint(self) -> None:
         connection = self._connection
-        if connection.features.uses_savepoints:
+        if (
+            self.transaction_id is None
+            and self._own is None
+            and not self._joined
+            and connection.features.uses_savepoints
+        ):
             # Named by depth: of two savepoints with the same name MariaDB keeps only the later one.
             name = f"django_idempotency_{len(connection.savepoint_ids)}"
-            self._execute(connection.ops.savepoint_create_sql(name))
+            try:
+                with self._unnoticed():
+                    self._execute(connection.ops.savepoint_create_sql(name))
+            except Error as error:
+                raise StoreUnavailable from error
             self._savepoint = name
 
     def _execute(self, sql: str) -> None:

@@ -82,21 +82,27 @@ class ORMStore(BaseStore):
     def claim(self, ticket: Ticket) -> Record:
         connection = connections[self.using]
         try:
-            if connection.in_atomic_block:
-                return self._claim_inside(connection, ticket)
-            if not connection.get_autocommit() or in_driver(connection):
-                raise _unseen(connection.alias)  # noqa: TRY301
-            record = self._claim(connection, ticket, joined=False)
-        except Error as error:
-            sql = self._statements
-            # An owner of this key was in the way, and not just anybody.
-            if database_errors.lost_race(error) and sql.dialect.is_held(
-                connection, error, sql.probe(ticket.id)
-            ):
-                raise InProgress from error
-            translate(error, self.using)
-        except BaseException:
-            drop_if_cut(connection)
+            try:
+                if connection.in_atomic_block:
+                    return self._claim_inside(connection, ticket)
+                if not connection.get_autocommit() or in_driver(connection):
+                    raise ConfigurationError(
+                        f"The connection {connection.alias!r} is not in autocommit, or a BEGIN "
+                        "past Django is open on it, so nobody else would see a claim on it. Take "
+                        '"AUTOCOMMIT": False out of DATABASES, and leave set_autocommit(False) '
+                        "and BEGIN to atomic()."
+                    )
+                record = self._claim(connection, ticket, joined=False)
+            except Error as error:
+                sql = self._statements
+                # An owner of this key was in the way, and not just anybody.
+                if database_errors.lost_race(error) and sql.dialect.is_held(
+                    connection, error, sql.probe(ticket.id)
+                ):
+                    raise InProgress from error
+                translate(error, self.using)
+        except BaseException as error:
+            drop_if_cut(connection, error)
             raise
         if self.durable_claims or ticket.guarantee is not Guarantee.ATOMIC:
             return record
@@ -111,7 +117,10 @@ class ORMStore(BaseStore):
             connection, True, len(connection.atomic_blocks), len(connection.savepoint_ids)
         )
         try:
-            with self._statements.dialect.joining(connection):
+            with (
+                transaction.atomic(using=connection.alias),
+                self._statements.dialect.joining(connection),
+            ):
                 return self._claim(connection, ticket, joined=True)._replace(
                     joined=True, durable=durable
                 )
@@ -124,20 +133,24 @@ class ORMStore(BaseStore):
         over.
         """
         run: rules.Execute | None = None
-        for _ in range(3):
-            record = self._insert_or_read(connection, ticket, joined=joined)
-            if record is None:
-                continue  # purged between two statements: try again
-            if run is not None and rules.owned(record, ticket):
-                return record._replace(taken=run.takeover)
-            if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket):
-                return record
-            # Takeover, compared with what was read:   owner |--- lease ---|  (silent)
-            #                                          we                        |--- lease ---|
-            run = rules.succession(record)
-            self._statements.written_soon(
-                connection, self._statements.take(ticket, record, run, joined=joined)
-            )
+        try:
+            for _ in range(3):
+                record = self._insert_or_read(connection, ticket, joined=joined)
+                if record is None:
+                    continue  # purged between two statements: try again
+                if run is not None and rules.owned(record, ticket):
+                    return record._replace(taken=run.takeover)
+                if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket):
+                    return record
+                # Takeover, compared with what was read:   owner |--- lease ---|  (silent)
+                #                                          we                        |--- lease ---|
+                run = rules.succession(record)
+                self._statements.written_soon(
+                    connection, self._statements.take(ticket, record, run, joined=joined)
+                )
+        except BaseException as error:
+            drop_if_cut(connection, error)  # before the end of a savepoint is sent
+            raise
         raise LostRace
 
     def _insert_or_read(
@@ -222,13 +235,8 @@ class ORMStore(BaseStore):
         if settlement.alone:
             refuse_left_open(connection)
         bound = self._statements.settle(ticket, settlement)
-        try:
+        with translated(self.using):
             return self._statements.written(connection, bound) == 1
-        except Error as error:
-            translate(error, self.using)
-        except BaseException:
-            drop_if_cut(connection)
-            raise
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         """See BaseStore.renew().
@@ -414,10 +422,8 @@ def in_driver(connection: BaseDatabaseWrapper) -> bool | None:
         return bool(driver.server_status & _IN_TRANSACTION) or (
             not connection.autocommit and _asked(driver)
         )
-    if hasattr(driver, "pgconn"):  # psycopg 3
-        return int(driver.pgconn.transaction_status) not in {_IDLE, _LOST}
-    info = getattr(driver, "info", None)  # psycopg 2
-    status = getattr(info, "transaction_status", None)
+    # psycopg 3 and 2
+    status = getattr(getattr(driver, "info", None), "transaction_status", None)
     return None if status is None else int(status) not in {_IDLE, _LOST}
 
 
@@ -489,12 +495,3 @@ def _roll_back(connection: BaseDatabaseWrapper) -> None:
             cursor.execute("ROLLBACK")
     except Exception:  # noqa: BLE001 - any driver's error
         connection.close()
-
-
-def _unseen(alias: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"The connection {alias!r} is not in autocommit, or a BEGIN past Django is open on "
-        "it, so nobody else would see a "
-        'claim on it. Take "AUTOCOMMIT": False out of DATABASES, and leave '
-        "set_autocommit(False) and BEGIN to atomic()."
-    )

@@ -10,8 +10,10 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
+from django.db.transaction import TransactionManagementError
 
+from django_idempotency.api import lost_race
 from django_idempotency.core.rules import Busy, Contended, Execute, Replay
 from django_idempotency.errors import InProgress, LostRace
 from django_idempotency.stores.orm import ORMStore
@@ -83,8 +85,8 @@ def test_the_setting_returns_after_an_error(inside: bool) -> None:
         assert elsewhere(claim) == 7
 
 
-def test_the_setting_returns_after_an_interrupt(seven: None) -> None:
-    """A caller's transaction that goes on after one has its own setting."""
+def test_an_interrupt_ends_the_session_and_its_setting(seven: None) -> None:
+    """A caller's transaction is rolled back, and the next statement has a new connection."""
 
     def interrupt(execute: Any, sql: str, *given: Any) -> Any:
         if sql.startswith("INSERT"):
@@ -94,7 +96,20 @@ def test_the_setting_returns_after_an_interrupt(seven: None) -> None:
     with transaction.atomic():
         with connection.execute_wrapper(interrupt), pytest.raises(KeyboardInterrupt):
             ORMStore().claim(make_ticket())
-        assert wait_timeout() == 7
+        with pytest.raises(TransactionManagementError):
+            wait_timeout()
+    assert wait_timeout() > 7
+
+
+def test_the_end_of_a_projects_own_select_is_no_lost_race() -> None:
+    """The time limit of a SELECT is ours only where we set it."""
+    with connection.cursor() as cursor:
+        with pytest.raises(OperationalError) as ended:
+            cursor.execute(
+                "SELECT /*+ MAX_EXECUTION_TIME(1) */ COUNT(*) FROM information_schema.columns AS a, "
+                "information_schema.columns AS b"
+            )
+        assert not lost_race(ended.value)
 
 
 def test_neighbours_under_repeatable_read(repeatable: None) -> None:

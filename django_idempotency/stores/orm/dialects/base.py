@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
-from django.db import Error, transaction
+from django.db import Error
 
+from ...interrupted import drop_if_cut
 from .ending import POSTGRESQL, Ending
 
 if TYPE_CHECKING:
@@ -148,13 +149,9 @@ class Dialect:
         """
         return None
 
-    @contextmanager
-    def joining(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
-        """Limit the wait of a claim inside a caller's transaction, and keep that usable if the wait
-        fails.
-        """
-        with transaction.atomic(using=connection.alias):
-            yield
+    def joining(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[None]:
+        """Limit the wait of a claim inside a caller's transaction. A savepoint is open."""
+        return nullcontext()
 
     def bounding(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[None]:
         """Limit the wait of a statement for a row, if it does not say itself how long it waits."""
@@ -220,7 +217,8 @@ def changed(connection: BaseDatabaseWrapper, change: str, restore: str) -> Itera
             cursor.execute(change)
             yield
             cursor.execute(restore)
-        except BaseException:
+        except BaseException as error:
+            drop_if_cut(connection, error)
             # Again: an interrupt may have cut the first time. A lost connection has no settings.
             with suppress(Error):
                 cursor.execute(restore)

@@ -131,7 +131,7 @@ class PostgreSQL(Dialect):
 
     @contextmanager
     def joining(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
-        with super().joining(connection), connection.cursor() as cursor:
+        with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT current_setting('lock_timeout'), set_config('lock_timeout', '1s', true)"
             )
