@@ -51,8 +51,8 @@ peers: $(VENV)/dev
 commerce: $(VENV)/dev
 	$(BIN)/python -m tests.proofs.commerce $(COMMERCE)
 
-# Other servers and drivers: PostgreSQL 15 to 18, psycopg 2, gevent, PgBouncer, Valkey, Redis Cluster, Sentinel,
-# ministack for AWS, a Kafka broker. REACH="pgbouncer" runs one of them.
+# Other servers, drivers and Pythons, which it downloads: tests/proofs/README.md names them. REACH="pgbouncer" runs one of
+# them, REACH=python all whose names begin so.
 reach: $(VENV)/dev
 	$(BIN)/python -m tests.proofs.reach $(REACH)
 

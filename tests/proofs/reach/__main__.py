@@ -43,9 +43,11 @@ SERVERS: dict[str, Callable[[], Result]] = {
 
 
 def main(names: Sequence[str]) -> int:
-    if unknown := set(names) - set(SERVERS):
+    chosen = [name for name in SERVERS if not names or any(map(partial(is_of, name), names))]
+    unknown = [each for each in names if not any(is_of(name, each) for name in SERVERS)]
+    if unknown:
         print(
-            f"Unknown: {', '.join(sorted(unknown))}. There are {', '.join(SERVERS)}.",
+            f"Unknown: {', '.join(unknown)}. There are {', '.join(SERVERS)}.",
             file=sys.stderr,
         )
         return 2
@@ -53,7 +55,7 @@ def main(names: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     CACHE.mkdir(parents=True, exist_ok=True)
     FIGURES.unlink(missing_ok=True)
-    results = {name: reach(name) for name in SERVERS if not names or name in names}
+    results = {name: reach(name) for name in chosen}
     width = max(map(len, results))
     print()
     for name, result in results.items():
@@ -61,6 +63,11 @@ def main(names: Sequence[str]) -> int:
     if FIGURES.exists():
         print(f"\n{FIGURES.read_text(encoding='utf-8')}")
     return int(any(result.counts is None or result.counts.failed for result in results.values()))
+
+
+def is_of(name: str, typed: str) -> bool:
+    """Does what was typed name a place, or all places that begin so: "python", "postgresql"?"""
+    return name == typed or name.startswith(f"{typed}-")
 
 
 def reach(name: str) -> Result:
