@@ -108,7 +108,7 @@ class Stores:
 
     def forget(self, *, setting: str, **_: Any) -> None:
         """Rebuild the stores after a change of settings (tests)."""
-        if setting in (conf.NAME, "DATABASES", "CACHES"):
+        if setting in (conf.NAME, "DATABASES", "CACHES", "INSTALLED_APPS"):
             self._built.clear()
             self._bare.clear()
 
