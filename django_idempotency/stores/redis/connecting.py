@@ -51,6 +51,7 @@ def pool_of(place: str, *, timeout: float) -> Any:
     """Return a pool of our own to the server that a cache writes to. It opens no connection."""
     pool = _pool(place, timeout)
     pool.connection_kwargs.update(_ours(timeout))
+    pool.connection_kwargs.pop("retry_on_timeout", None)
     if hasattr(pool, "timeout"):  # that of waiting for a free connection
         pool.timeout = timeout
     return pool
@@ -70,7 +71,6 @@ def _ours(timeout: float) -> dict[str, Any]:
         "socket_timeout": timeout,
         "socket_connect_timeout": timeout,
         "retry": Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
-        "retry_on_timeout": False,
         "retry_on_error": [],
         "decode_responses": False,
     }
