@@ -21,7 +21,7 @@ from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
 from tests.support.interrupts import HardLimit, TimeLimit, limited
 
-from ..helpers import OUTCOME, atomic_ticket, committed, elsewhere
+from ..helpers import OUTCOME, committed, elsewhere
 
 pytestmark = [
     committed,
@@ -52,15 +52,6 @@ def settle(ticket: Ticket) -> None:
 
 def renew(ticket: Ticket) -> None:
     assert ORMStore().renew([ticket]) == {ticket.owner}
-
-
-def guard(ticket: Ticket) -> None:
-    store = ORMStore()
-    claimed = store.claim(ticket)
-    with store.guard(ticket, claimed=claimed) as begun:
-        begun.mark()
-        begun.count_writes()
-        store.commit(begun, ticket, settlement(ticket))
 
 
 def job(key: str) -> str:
@@ -97,7 +88,7 @@ VERBS: dict[str, tuple[Callable[[Ticket], None], Callable[[str], Ticket]]] = {
     "takeover": (claim, lambda key: own(make_ticket(key=key, lease=0))._replace(owner=NEW)),
     "settle": (settle, lambda key: own(make_ticket(key=key))),
     "renew": (renew, lambda key: own(make_ticket(key=key))),
-    "guard": (guard, lambda key: atomic_ticket(key=key)),
+    # With a guard, which its engine ends from one frame further out.
     "call": (call, lambda key: make_ticket(key=key, guarantee=Guarantee.ATOMIC)),
 }
 
