@@ -219,6 +219,8 @@ class TestInterventions:
         assert User.objects.get(is_superuser=True) == entry.user
         assert "It was completed, attempt 1" in text_of(boss.get(page_of(ticket, "history")))
 
+    # MariaDB's connection is closed then, as for an interrupt: with a test's transaction on it.
+    @pytest.mark.django_db(transaction=True)
     @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
     def test_no_audit_no_change(self, verb: str) -> None:
         """The log entry and the change share a transaction."""

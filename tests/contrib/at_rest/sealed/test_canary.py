@@ -24,7 +24,6 @@ from tests.support.services import REDIS as ADDRESS
 from tests.support.services import needs_redis
 
 from ....stores.dynamodb.server import make_store, make_table
-from ....stores.helpers import committed
 from .keys import FIRST
 
 #: Our settings for each store.
@@ -56,7 +55,7 @@ def configure(settings: Settings, sealed: bool, **found: Any) -> None:
     settings.IDEMPOTENCY = {"STORES": found, "ENCRYPTION_KEYS": [FIRST] if sealed else []}
 
 
-@committed
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="reads PostgreSQL's files")
 def test_postgresql(settings: Settings, sealed: bool, canary: str) -> None:
     """Not in the table's files, their TOAST and index, nor in the log that replicas and backups
