@@ -56,10 +56,9 @@ from ..core.records import Guarantee, Outcome, Record, Status, Ticket
 from ..core.rules import expired as is_expired
 from ..engine.deadlines import CALLER_ENDS, LONGEST
 from ..engine.extensions import Details, Extension
-from ..functions.current import EXECUTION
 from ..instrumentation.meters import Facts, Meter, Metric, Source
 from ..runtime.app_extensions import AppExtension, Purging
-from ..runtime.current_step import CURRENT_STEP
+from ..runtime.current_step import CURRENT_STEP, EXECUTION
 from ..runtime.derivation import blinded
 from ..runtime.handle import OperationHandle
 from ..scopes import realm_of

@@ -19,7 +19,7 @@ from django.utils.module_loading import import_string
 TAG = "idempotency"
 
 _URLS = (checks.Tags.urls,)
-#: Checks, by their paths in this folder → the tags beside ours.
+#: Checks, by their paths in this folder → the tags beside TAG.
 CHECKS: dict[str, tuple[str, ...]] = {
     "settings.check_settings": (),
     "settings.check_scope": (),

@@ -46,10 +46,10 @@ def policy_errors(
         return
     if coroutine is not None and not plan.leases:
         yield coroutine(view=name)
-    yield from told_by_extensions(name, plan.terms)
+    yield from found_by_extensions(name, plan.terms)
 
 
-def told_by_extensions(name: str, terms: Resolved) -> Iterator[CheckMessage]:
+def found_by_extensions(name: str, terms: Resolved) -> Iterator[CheckMessage]:
     """Yield what the extensions of a policy and those of the settings find."""
     for each in terms.chosen:
         yield from each.check(name, terms)
@@ -82,7 +82,7 @@ def check_functions(**_: Any) -> Iterator[CheckMessage]:
     found: dict[str, CheckMessage] = {}
     for terms in declared():
         try:
-            messages = [*told_by_extensions(terms.name, function_plan_of(terms).policy)]
+            messages = list(found_by_extensions(terms.name, function_plan_of(terms).policy))
         except (ConfigurationError, ImproperlyConfigured) as error:
             messages = [E035(view=terms.name, error=error)]
         found |= {each.msg: each for each in messages}  # once for all that have the name

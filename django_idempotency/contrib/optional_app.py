@@ -34,7 +34,7 @@ class OptionalApp(AppConfig):
     #: The path of the class of its extension; "": it has none.
     extends = ""
 
-    # What the core asks of any app config, if it is there:
+    # The core asks any app config for these, if they are there:
     #: Keys of `settings.IDEMPOTENCY`.
     idempotency_settings: ClassVar[Mapping[str, Setting]]
     #: The paths of its system checks → their tags beside the package's own.

@@ -35,11 +35,12 @@ from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import MISSING, UNKEYED, count, outcome_of_verdict
 from ..instrumentation.repeats import repeats
 from ..runtime.app_extensions import extended
+from ..runtime.current_step import EXECUTION
 from ..runtime.handle import Course, has_course
 from ..runtime.registry import body_limit, issuing, store_of
 from ..runtime.transactions import refuse_open_transactions
 from ..scopes import SAID
-from .current import CURRENT, EXECUTION, CurrentOperation, living
+from .current import CURRENT, CurrentOperation, living
 from .terms import FunctionTerms
 from .wording import key_named, worded
 

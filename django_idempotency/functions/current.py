@@ -1,24 +1,18 @@
-"""A guarded function's view of its own call, and the durable execution around a call.
-
-`contrib.steps.durable` sets the execution.
-"""
+"""A guarded function's view of its own call."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any, NamedTuple, Protocol
-from uuid import UUID
+from typing import Any, NamedTuple
 
 from ..core.policy import Resolved
 from ..engine.deadlines import remaining
-from ..engine.lease import LeaseOperation
 from ..engine.operation import Operation
 from ..errors import ResponseNotStored
 from ..runtime.current_step import CURRENT_STEP, RunningStep
 from ..runtime.derivation import Unstored
 from ..runtime.handle import OperationHandle
-from ..stores.base import Audit, BaseStore
 
 
 class BoundCall(NamedTuple):
@@ -146,33 +140,3 @@ class Unguarded:
         if CURRENT.get() is self:
             CURRENT.set(self._previous)
         self._previous = None
-
-
-# ---------------------------------------------------------------------------- durable executions
-
-
-class Execution(Protocol):
-    """Work that is suspended by an exception in the middle of a call, and makes the same call again
-    to resume it.
-    """
-
-    def suspends(self, error: BaseException) -> bool:
-        """Does an exception suspend the execution?"""
-
-    def operation(self, *given: Any, **options: Any) -> LeaseOperation:
-        """Return the operation of a call in this execution, made like any other."""
-
-    def is_suspended_in(self, operation: Operation) -> bool:
-        """Has the store said that this execution is suspended in the call?
-
-        Then it must not run without the store.
-        """
-
-    def release(self, store: BaseStore, record_id: UUID, *, audit: Audit, forgetting: bool) -> bool:
-        """Free a key in which this execution is suspended.
-
-        Return whether there was one. `forgetting`: as if never used.
-        """
-
-
-EXECUTION: ContextVar[Execution | None] = ContextVar("django_idempotency_execution", default=None)

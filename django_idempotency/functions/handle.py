@@ -17,9 +17,9 @@ from ..core.records import Record, Status, shortened
 from ..core.states import state_of
 from ..errors import ConfigurationError, InProgress, KeyMissing, RecordUnreadable
 from ..instrumentation.trail import trail
+from ..runtime.current_step import EXECUTION
 from ..runtime.registry import stores
 from .call import key_of, plan_of
-from .current import EXECUTION
 from .endings import remembered
 from .names import validate_key
 from .running import Answer, arun, run

@@ -30,9 +30,6 @@ Function = Callable[..., Any]
 #: What decorators above ours have set on a function: its `__dict__`.
 Marks = dict[str, Any]
 Answer = TypeVar("Answer")
-#: What ninja leaves on a function that it has made an operation: it calls that without what stands
-#: above its own decorator.
-NINJA_OPERATION = "_ninja_operation"
 #: How many answers are remembered. Only tests, and projects that make a view for each request, have
 #: more.
 LARGEST = 4096
@@ -151,7 +148,7 @@ def kinds() -> list[ViewKind]:
     of them may guard.
     """
     if not apps.apps_ready:  # a decorator in a module that the settings or a package import
-        if not sys.modules.keys().isdisjoint(ADAPTED):
+        if sys.modules.keys() & ADAPTED:
             raise ImproperlyConfigured(
                 "A view was guarded before Django's apps were ready, so django-idempotency cannot "
                 "know if it is of another package, such as django-ninja. Import its module later: "
@@ -216,7 +213,9 @@ def _made_by(view: object) -> Iterator[str]:
     """
     for base in getattr(view, "__mro__", [view]):
         yield str(getattr(base, "__module__", "")).partition(".")[0]
-    if hasattr(view, NINJA_OPERATION):
+    # Ninja leaves this on a function that it has made an operation: it calls that without what
+    # stands above its own decorator.
+    if hasattr(view, "_ninja_operation"):
         yield "ninja"
 
 

@@ -43,7 +43,7 @@ UNREACHABLE = 3
 
 
 class Handler(Protocol):
-    """What `@idempotent_function` makes of a function."""
+    """A function under `@idempotent_function`."""
 
     #: The records of its calls.
     idempotency: Any

@@ -1,4 +1,4 @@
-"""What a guard would have decided is told by what the claim after the run has found."""
+"""The claim after the run finds what a guard would have decided."""
 
 from __future__ import annotations
 

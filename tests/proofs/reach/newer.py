@@ -64,9 +64,9 @@ def newer_mariadb() -> Iterator[NewerMariaDB]:
     root = unstable()
     unpacked = root / "opt" / "mariadb"
     if not unpacked.exists():
-        folder = root / "opt" / "packages"
+        folder = root / "srv" / "packages"
         folder.mkdir(parents=True, exist_ok=True)
-        call(inside("sh", "-c", f"cd /opt/packages && apt-get -qq download {' '.join(MARIADB)}"))
+        call(inside("sh", "-c", f"cd /srv/packages && apt-get -qq download {' '.join(MARIADB)}"))
         for package in folder.glob("*.deb"):
             call(["dpkg", "-x", str(package), str(unpacked)])
         shutil.rmtree(folder)

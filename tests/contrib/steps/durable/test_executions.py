@@ -34,9 +34,9 @@ from django_idempotency.errors import (
     StoreUnavailable,
 )
 from django_idempotency.functions import current_operation
-from django_idempotency.functions.current import EXECUTION
 from django_idempotency.functions.takeovers import Takeover
 from django_idempotency.instrumentation.observer import Observer
+from django_idempotency.runtime.current_step import EXECUTION
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.clock import elapse
